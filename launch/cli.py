@@ -79,7 +79,7 @@ def whole(least: int, most: int = MAX_INT) -> Callable[[str], int]:
         except ValueError:
             value = least - 1
         if not least <= value <= most:
-            raise argparse.ArgumentTypeError(f"it is {legal}, not {text}")
+            raise argparse.ArgumentTypeError(f"must be {legal}, not {text}")
         return value
 
     return parse
@@ -93,7 +93,7 @@ def fraction(text: str, *, zero: bool = True) -> float:
         value = -1.0
     if not 0 <= value <= 1 or not (value or zero):
         legal = "number from 0 to 1" if zero else "fraction above 0 and at most 1"
-        raise argparse.ArgumentTypeError(f"it is a {legal}, not {text}")
+        raise argparse.ArgumentTypeError(f"must be a {legal}, not {text}")
     return value
 
 

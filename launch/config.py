@@ -227,7 +227,9 @@ def from_file(spec: str) -> ConfigDict:
         raise unknown(f"size of {path}", size, sizes)
     config = user_code.call(path, get_config, *([size] if size else []))
     if not isinstance(config, ConfigDict):
-        raise UserError(f"{path}: get_config() returns a ConfigDict, not {config!r}")
+        raise UserError(
+            f"{path}: get_config() must return a ConfigDict, not {config!r}"
+        )
     return config
 
 

@@ -117,8 +117,8 @@ def set_layers(config: ConfigDict, given: Collection[str]) -> None:
         config.model.layers = len(layers)
     if config.model.layers != len(layers):
         raise UserError(
-            f"train.init_layers has {len(layers)} layers, and model.layers is "
-            f"{config.model.layers}; it names a layer of train.init_from for each"
+            f"train.init_layers has {len(layers)} layers, but model.layers is "
+            f"{config.model.layers}; it must name a layer of train.init_from for each"
         )
     if config.model.get("first_attention_norm", True):
         return
@@ -128,8 +128,8 @@ def set_layers(config: ConfigDict, given: Collection[str]) -> None:
     elif layers[0] != 0 or 0 in layers[1:]:
         raise UserError(
             f"train.init_layers={[*layers]}: layer 0 of train.init_from has no norm "
-            f"before its attention ({key}=False), so it can only come first; without "
-            f"it, {key}=True"
+            f"before its attention ({key}=False), so it can only come first; if it is "
+            f"left out, set {key}=True"
         )
 
 

@@ -162,7 +162,7 @@ def convert(
         if expected in (dict, list, tuple) and re.search(r"(?<![\w.])\.\d", str(value)):
             hint = "; JSON has a digit before the point of a number, as in 0.15"
         legal = ", ".join(filter(None, [_TYPE_NAMES[expected], bounds_words(bounds)]))
-        raise UserError(f"{key} is {legal}, not {value!r}{hint}") from error
+        raise UserError(f"{key} must be {legal}, not {value!r}{hint}") from error
 
 
 _FROM_TEXT = {

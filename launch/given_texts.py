@@ -103,7 +103,7 @@ def check_examples(args: argparse.Namespace, parts: str) -> None:
         raise UserError(f"give {parts}, or --data=F")
     for flag, value in {"--fields": args.fields, "--label": args.label}.items():
         if args.parts and value:
-            raise UserError(f"{flag}={value} is of --data; leave it out")
+            raise UserError(f"{flag}={value} needs --data; leave it out")
     if args.data and not Path(args.data).exists():
         raise UserError(f"--data={args.data}: no such file or folder")
     if args.to:

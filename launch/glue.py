@@ -135,7 +135,7 @@ def schedule_keys(task: Finetuning, num_rows: int) -> dict[str, Any]:
     """
     in_epoch = num_rows // task.batch
     if not in_epoch:
-        raise UserError(f"{num_rows} rows are no batch of {task.batch}")
+        raise UserError(f"{num_rows} rows are fewer than a batch of {task.batch}")
     steps = in_epoch * task.epochs
     return {
         "train.batch": task.batch,

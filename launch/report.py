@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
     style = paper.Style(columns, args.spread, args.verdicts, args.caption, args.label)
     style.check(table)
     if not 0 <= args.width <= MAX_INCHES:
-        raise UserError(f"--width is 0 to {MAX_INCHES} inches, not {args.width:g}")
+        raise UserError(f"--width must be 0 to {MAX_INCHES} inches, not {args.width:g}")
     with user_code.name_line_in_errors(args.table):
         report = make_report(
             table, trials, inches=args.width, one_panel=args.panels == "one"

@@ -185,14 +185,14 @@ def curves(
     from research.contract.errors import unknown
 
     if isinstance(runs, (str, Run)):
-        raise UserError(f"runs is a list; of one run write [{runs!r}]")
+        raise UserError(f"runs must be a list; for one run write [{runs!r}]")
     if over not in AXES:
         raise unknown("over", over, AXES)
     if panels not in PANELS:
         raise unknown("panels", panels, PANELS)
     paths = [run.workdir if isinstance(run, Run) else str(run) for run in runs]
     if not paths:
-        raise UserError("curves of no runs; give one or more")
+        raise UserError("runs is empty; give one or more")
     return overlaid_figure(
         *in_axis_unit(read_curves(paths, metric, over, panels), over)
     )

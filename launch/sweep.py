@@ -96,7 +96,9 @@ def _run(args: argparse.Namespace) -> int:
             "--sweep_keys=KEY=VALUE,VALUE"
         )
     if args.sweep and (args.sweep_keys or "--seeds" in args.given):
-        raise UserError("--sweep_keys and --seeds are of --config=F, not of --sweep")
+        raise UserError(
+            "--sweep_keys and --seeds need --config=F; leave them out with --sweep"
+        )
     sweep = grid(args.config, args.sweep_keys, args.seeds) if args.config else None
     tasks = load_tasks(args.tasks) if args.tasks else {}
     file = args.sweep or args.config
@@ -200,7 +202,7 @@ class Parser(cli.Parser):
 def _check_read(action: str, flag: str) -> None:
     """Raises UserError if an action does not read a flag."""
     if action == "run" and flag == "--lines":
-        raise UserError("--lines is a flag of logs")
+        raise UserError("--lines is read only by logs")
     if action != "run" and flag not in (read := ("--workdir", *READS[action])):
         raise UserError(f"{action} does not read {flag}; it reads {', '.join(read)}")
 

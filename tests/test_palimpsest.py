@@ -107,7 +107,7 @@ def test_each_command_is_listed_under_one_topic():
 
 def test_a_run_is_trained_read_and_drawn_from_python(tmp_path):
     folder, workdir = write_corpus(tmp_path), tmp_path / "run"
-    with pytest.raises(UserError, match="is no run"):
+    with pytest.raises(UserError, match="is not a run"):
         palimpsest.Run(str(workdir))
     with pytest.raises(UserError, match=r"train\.steps") as error:
         palimpsest.train("experiments/mlm.py", workdir, {"train.step": 1})

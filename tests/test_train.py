@@ -68,7 +68,7 @@ def test_the_steps_that_are_asked_for_are_traced(uninterrupted):
 
 @pytest.mark.parametrize("steps", [[3], [0, 2], [3, 2], [12, 13], ["a", 2]])
 def test_steps_to_trace_that_are_none_are_refused(folder, steps):
-    with pytest.raises(UserError, match=r"profile_steps is \[first, last\], two of"):
+    with pytest.raises(UserError, match=r"profile_steps must be \[first, last\], two"):
         tiny_config(folder, **{"train.profile_steps": steps})
 
 

@@ -176,7 +176,7 @@ def answers(predictions: Path, captions: Path) -> dict:
     items = [json.loads(line) for line in predictions.read_text("utf-8").splitlines()]
     rows = [json.loads(line) for line in captions.read_text("utf-8").splitlines()]
     if [item["texts"][0] for item in items] != [row["text"] for row in rows]:
-        raise ValueError(f"{predictions} has not the texts of {captions}")
+        raise ValueError(f"{predictions} does not have the texts of {captions}")
     right = np.array([item["prediction"] == item["gold"] for item in items], float)
     _, picture = np.unique([row["image"] for row in rows], return_inverse=True)
     hits, total = np.bincount(picture, right), np.bincount(picture)

@@ -126,7 +126,7 @@ def _record(claim: Claim, args: argparse.Namespace) -> Path:
     plan = claim.plans[args.scale]
     scale = sweep_plan.read_header(args.workdir)["scale"]
     if scale != args.scale:
-        raise UserError(f"--workdir={args.workdir} is of scale {scale}")
+        raise UserError(f"--workdir={args.workdir} has runs of scale {scale}")
     table, trials = sweep_table(file, args.workdir)
     names = [column.name for column in table.columns]
     if plan.metric not in names:
@@ -142,8 +142,8 @@ def _record(claim: Claim, args: argparse.Namespace) -> Path:
             raise UserError(f"{row}, {plan.metric}: {len(cell.diverged)} runs diverged")
         if cell.mixed_data:
             raise UserError(
-                f"{row}, {plan.metric}: its runs read different data, were tested on "
-                "different data, or read the same data by different vocabularies"
+                f"{row}, {plan.metric}: its runs have different data, test data or "
+                "vocabularies"
             )
         both.append(cell)
     scores = [by_seed(cell.numbers) for cell in both]
@@ -153,8 +153,8 @@ def _record(claim: Claim, args: argparse.Namespace) -> Path:
     better, worse = (np.array([of[seed] for seed in seeds]) for of in scores)
     if np.array_equal(better, worse):
         raise UserError(
-            f"{rows[0]} and {rows[1]} have the same {plan.metric} in all runs: what "
-            f"they differ in has no effect at scale {scale}, and nothing is compared"
+            f"{rows[0]} and {rows[1]} have the same {plan.metric} in all runs: their "
+            f"difference has no effect at scale {scale}, so there is nothing to compare"
         )
     (column,) = (each for each in table.columns if each.name == plan.metric)
     origin = {"table": file, "rows": rows, **_origin(both), "stand_in": column.stand_in}

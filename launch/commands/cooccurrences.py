@@ -28,7 +28,7 @@ def run(args: argparse.Namespace) -> None:
 
     to = Path(args.to)
     if to.suffix != ".cooccurrences":
-        raise UserError(f"--to={args.to}: its name ends in .cooccurrences; give such")
+        raise UserError(f"--to={args.to} must end in .cooccurrences")
     source = Path(args.texts)
     check_output(to, "--to", {"--texts": source})
     words = count_words(iter_texts(source), args.min_count, args.max_words)

@@ -33,9 +33,11 @@ def run(args: argparse.Namespace) -> None:
 
     to = epath.Path(args.to)
     if args.to and to.suffix not in (".npy", ".jsonl"):
-        raise UserError(f"--to={to} is written as .npy or .jsonl; give such a name")
+        raise UserError(f"--to={to} must end in .npy or .jsonl")
     if args.pictures and (unread := args.texts or args.file or args.pool):
-        raise UserError(f"--pictures is not read beside {unread!r:.40}; leave one out")
+        raise UserError(
+            f"--pictures cannot be combined with {unread!r:.40}; leave one out"
+        )
     texts = [] if args.pictures else given_texts.texts_of(args)
 
     import numpy as np

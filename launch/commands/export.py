@@ -34,18 +34,18 @@ def run(args: argparse.Namespace) -> None:
     if not (args.to or args.push):
         raise UserError("give --to=FOLDER, --push=ORG/NAME, or both")
     if args.private and not args.push:
-        raise UserError("--private is of --push; leave it out")
+        raise UserError("--private needs --push; leave it out")
     if args.all and args.revisions:
         raise UserError("give either --all or --revisions")
     if args.license and not LICENCE.fullmatch(args.license):
         raise UserError(
-            "--license must be a name of the Hub's list, as in apache-2.0 or mit, got "
-            f"{args.license!r}"
+            "--license must be a name in the Hub's list, such as apache-2.0 or mit, "
+            f"got {args.license!r}"
         )
     languages = [code for code in args.language.split(",") if code]
     for code in languages:
         if not LANGUAGE.fullmatch(code):
-            raise UserError(f"--language must be codes, as in en,de, got {code!r}")
+            raise UserError(f"--language must be codes such as en,de, got {code!r}")
     # Before the export, to report a wrong name or token at once.
     repository = Repository(args.push, private=args.private) if args.push else None
     with contextlib.ExitStack() as stack:

@@ -114,8 +114,8 @@ def size(text: str) -> tuple[int, int]:
     sides = tuple(int(each or found[1]) for each in found.groups()) if found else (0,)
     if not all(1 <= side <= MAX_SIDE for side in sides):
         raise argparse.ArgumentTypeError(
-            f"must be a number of pixels, as 72, or WIDTHxHEIGHT, up to {MAX_SIDE}; "
-            f"got {text!r}"
+            "must be a number of pixels, such as 72, or WIDTHxHEIGHT, up to "
+            f"{MAX_SIDE}; got {text!r}"
         )
     return sides
 

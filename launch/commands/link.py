@@ -34,10 +34,14 @@ def run(args: argparse.Namespace) -> None:
 
     folder = Path(args.to)
     if not (args.graph or args.vectors):
-        raise UserError("give --graph, triples, or --vectors, a file of them, or both")
+        raise UserError(
+            "give --graph (triples), --vectors (a file of vectors), or both"
+        )
     for flag, value in {"--steps": args.steps, "--width": args.width}.items():
         if args.vectors and value:
-            raise UserError(f"{flag} is of learning, which --vectors leaves out")
+            raise UserError(
+                f"{flag} is not read with --vectors, which replaces the training"
+            )
     read = {f"--{name}": getattr(args, name) for name in READ}
     for name in WRITTEN:
         check_output(folder / name, "--to", {k: v for k, v in read.items() if v})
@@ -69,7 +73,7 @@ def run(args: argparse.Namespace) -> None:
         if names:
             raise UserError(
                 f"all {len(names)} names of --names={args.names} are stop words or "
-                f"have less than --min-characters={args.min_characters} characters"
+                f"have fewer than --min-characters={args.min_characters} characters"
             )
         raise UserError(
             f"--names={args.names} has no name of an entity that has a vector; its "

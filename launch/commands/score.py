@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
         return DONE
     if args.pictures:
         readers = " or ".join(PICTURE_TASKS)
-        raise UserError(f"--pictures is read by --task={readers} alone; leave it out")
+        raise UserError(f"--pictures is read only by --task={readers}; leave it out")
     items, files_hash = read_items(args.task, args.data, fields, args.label)
     groups = tuple(filter(None, args.groups.split(",")))
     if groups or args.limit:
@@ -76,7 +76,7 @@ def _rank_pictures(workdir: epath.Path, args: argparse.Namespace) -> None:
         name = unread[0] if unread else "config.KEY"
         raise UserError(f"--{name} is not read by --task={args.task}; leave it out")
     if exists(workdir / "sweep.json"):
-        raise UserError(f"--task={args.task} scores one run; name one of {workdir}")
+        raise UserError(f"--task={args.task} scores one run; name a run in {workdir}")
     from research.data.cache import fingerprint
     from research.data.read import picture_sources, pictures
     from research.evaluation.retrieval_scores import (

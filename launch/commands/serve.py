@@ -56,8 +56,8 @@ def listen(host: str, port: int) -> socket.socket:
 
     if not host:
         raise UserError(
-            "--host is empty; give an address of this machine: 127.0.0.1 only this "
-            "machine reaches, 0.0.0.0 all that reach its network"
+            "--host is empty; give an address of this machine: 127.0.0.1 accepts only "
+            "this machine, 0.0.0.0 all machines in its network"
         )
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:

@@ -40,14 +40,14 @@ def run(args: argparse.Namespace) -> None:
     if args.keys:
         flags = ("workdir", "data", "html", "pictures")
         if unread := [f for f in flags if getattr(args, f)]:
-            raise UserError(f"--keys lists those of --config; leave out --{unread[0]}")
+            raise UserError(f"--keys reads only --config; leave out --{unread[0]}")
         config = load_config(args.config, args.overrides) if args.config else None
         print(_keys_text(config))
         return
     if args.config and args.workdir:
         raise UserError(
-            "give --config or --workdir, not both; --config.data.vocabulary=RUN is "
-            "the vocabulary of a run"
+            "give --config or --workdir, not both; --config.data.vocabulary=RUN takes "
+            "a run's vocabulary"
         )
     if not args.config and not args.workdir:
         raise UserError("give --config=experiments/X.py or --workdir=RUN, or --keys")
@@ -167,7 +167,8 @@ def shown_rows(config: Config, count: int, model: Any = None) -> list[Any]:
     source, objective = data.eval.source, config.objective
     if data.vocabulary is None:
         raise UserError(
-            "data.task names batches whose vocabulary is not known; name the text"
+            "data.task has batches, whose vocabulary is not known; name the text "
+            "instead"
         )
     kind = prediction_kind(objective.predicts) if objective.predicts else None
     labels = kind.output_names(data.vocab.labels) if kind else ()

@@ -151,9 +151,9 @@ def _configs(args: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
     (pattern, *_) = model.family.patterns
     if pattern not in EXPERIMENTS:
         raise UserError(
-            f"--workdir={args.workdir} is a {model.family.model_type}: of models in "
-            "Hugging Face's layout only encoders and decoders alone are made smaller; "
-            "train a run from it first (train.init_from)"
+            f"--workdir={args.workdir} is a {model.family.model_type}; of models in "
+            "Hugging Face's layout, shrink reads only those of one encoder or one "
+            "decoder; train a run from it first (train.init_from)"
         )
     keys = {**args.overrides, "train.init_from": args.workdir}
     config = load_config(EXPERIMENTS[pattern].__file__, keys)
@@ -282,7 +282,7 @@ def _layers(text: str) -> tuple[int, ...]:
     legal = numbers and all(type(n) is int and n >= 0 for n in numbers)
     if not legal or sorted({*numbers}) != numbers:
         raise argparse.ArgumentTypeError(
-            f"it is ascending numbers of layers from 0, as in 1,3,5, not {text}"
+            f"must be ascending numbers of layers from 0, such as 1,3,5, not {text}"
         )
     return tuple(numbers)
 

@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> None:
         form = format_of(args.to, args.format)
         check_output(args.to, "--to", {"--from": args.source})
     if args.before and not (args.workdir and args.nearest):
-        raise UserError("--before is read with --workdir and --nearest")
+        raise UserError("--before needs --workdir and --nearest")
     texts = {}
     if args.texts:
         from research.data.read.lexicon import read_texts

@@ -30,7 +30,7 @@ def placeholder_vocab(config: Any) -> VocabInfo:
     size, num_special = data.vocabulary_size, 5 + data.sentinels
     if size < num_special + 2 * len(ENTRY_TYPES):
         raise UserError(
-            f"data.vocabulary_size is {size}, but at least "
+            f"data.vocabulary_size is {size}, but must be at least "
             f"{num_special + 2 * len(ENTRY_TYPES)} with data.sentinels={data.sentinels}"
         )
     special = np.arange(size) < num_special

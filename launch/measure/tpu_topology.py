@@ -46,7 +46,8 @@ def topology_devices(name: str) -> Sequence[Any]:
     tpu_slice = parse_tpu_slice(name)
     if not tpu_slice:
         raise UserError(
-            f"--topology={name}: it is cpu:N, gpu, or a TPU slice such as {EXAMPLES}"
+            f"--topology={name}: it must be cpu:N, gpu, or a TPU slice such as "
+            f"{EXAMPLES}"
         )
     _check_libtpu(name)
     try:

@@ -240,8 +240,8 @@ def _cell_numbers(column: Column, groups: Mapping[str, Sequence[Trial]]) -> Numb
             scores = np.empty((0, 0))
         if scores.ndim > 1 or not scores.size:
             raise UserError(
-                f"--table: column {column.name!r} of {trial.name} is a number, or a "
-                f"list of the scores of items, not {value!r}"
+                f"--table: column {column.name!r} of {trial.name} must be a number, or "
+                f"a list of the scores of items, not {value!r}"
             )
         margin = metric_value(column.margin, trial) if column.margin else math.nan
         made = column.scoring(trial)

@@ -46,7 +46,7 @@ def cost_of_steps(
     if over == "flops":
         if not result:
             raise UserError(
-                f"{workdir} has no result.json, which says its FLOPs: the run has not "
+                f"{workdir} has no result.json, which has its FLOPs: the run has not "
                 "ended"
             )
         steps, flops = zip([0, 0], *result["flops_to"], strict=True)

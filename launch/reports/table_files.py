@@ -81,7 +81,7 @@ def load_table(file: str) -> Table:
         raise UserError(f"{file} is not a table: it does not define TABLE, a `Table`")
     names = [column.name for column in table.columns if isinstance(column, Column)]
     if len(names) < max(1, len(table.columns)):
-        raise UserError(f"{file}: TABLE.columns lists one `Column` or more")
+        raise UserError(f"{file}: TABLE.columns must list one `Column` or more")
     _check_names(file, table)
     for field, drawn in {"bars": table.bars, **table.figures}.items():
         for name in drawn:

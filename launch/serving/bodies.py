@@ -43,9 +43,9 @@ def question(body: Mapping[str, Any]) -> str:
     """
     text = body.get("question")
     if not isinstance(text, str) or not text.strip():
-        raise UserError("question is a text that is not blank")
+        raise UserError("question must be a text that is not blank")
     if len(text) > MAX_QUESTION:
-        raise UserError(f"a question has at most {MAX_QUESTION} characters")
+        raise UserError(f"question must have at most {MAX_QUESTION} characters")
     return text
 
 
@@ -58,10 +58,10 @@ def question_answering(body: Mapping[str, Any]) -> tuple[QuestionInContext, int]
     """The question with its context, and how many answers are asked for."""
     inputs, parameters = body.get("inputs"), body.get("parameters", {})
     if not isinstance(inputs, dict) or not isinstance(parameters, dict):
-        raise UserError('inputs is an object, as in {"question", "context"}')
+        raise UserError('inputs must be an object with "question" and "context"')
     context = inputs.get("context")
     if not isinstance(context, str) or not context.strip():
-        raise UserError("inputs.context is a text")
+        raise UserError("inputs.context must be a text that is not blank")
     return QuestionInContext(question(inputs), context), top_k(parameters, 1)
 
 
@@ -69,9 +69,9 @@ def embeddings(body: Mapping[str, Any]) -> tuple[list[str], str]:
     """The texts, and the form of their vectors: float or base64."""
     form = body.get("encoding_format", "float")
     if form not in ("float", "base64"):
-        raise UserError("encoding_format is float or base64")
+        raise UserError("encoding_format must be float or base64")
     if body.get("dimensions") is not None:
-        raise UserError("dimensions: vectors have those of the model")
+        raise UserError("dimensions cannot be set: the model determines them")
     texts = _texts(body, "input")
     if not all(text.strip() for text in texts):
         raise UserError("input has a blank text")
@@ -106,19 +106,19 @@ def completions(body: Mapping[str, Any]) -> tuple[list[CompletionRequest], int, 
     """
     for name, value in body.items():
         if name in NEUTRAL and value not in NEUTRAL[name]:
-            raise UserError(f"{name}: this server has none")
+            raise UserError(f"{name}: this server does not support it")
         if name not in NEUTRAL and name not in COMPLETIONS:
-            raise UserError(f"there is no field {name}; {', '.join(COMPLETIONS)} are")
+            raise UserError(f"unknown field {name}; known: {', '.join(COMPLETIONS)}")
     prompts, count = _prompts(body), _whole(body, "n", 1, 1, MAX_INPUTS)
     if len(prompts) * count > MAX_INPUTS:
-        raise UserError(f"n times the prompts is at most {MAX_INPUTS}")
+        raise UserError(f"n times the prompts must be at most {MAX_INPUTS}")
     echo = body.get("echo") or False
     if not isinstance(echo, bool):
-        raise UserError("echo is true or false")
+        raise UserError("echo must be true or false")
     stop = body.get("stop") or []
     stop = [stop] if isinstance(stop, str) else stop
     if not isinstance(stop, list) or len(stop) > MAX_STOPS or not _are_texts(stop):
-        raise UserError(f"stop is a text, or a list of at most {MAX_STOPS}")
+        raise UserError(f"stop must be a text, or a list of at most {MAX_STOPS} texts")
     seed = _whole(body, "seed", secrets.randbelow(2**31), 0, 2**31 - 1)
     shared = {
         "max_tokens": _whole(body, "max_tokens", 16, 1, 2**20),
@@ -222,7 +222,7 @@ def _texts(body: Mapping[str, Any], name: str) -> list[str]:
     texts = [texts] if isinstance(texts, str) else texts
     is_list = isinstance(texts, list) and 0 < len(texts) <= MAX_INPUTS
     if not is_list or not _are_texts(texts):
-        raise UserError(f"{name} is a text, or a list of 1 to {MAX_INPUTS}")
+        raise UserError(f"{name} must be a text, or a list of 1 to {MAX_INPUTS}")
     return texts
 
 
@@ -231,7 +231,7 @@ def _whole(
 ) -> int:
     value = default if body.get(name) is None else body[name]
     if type(value) is not int or not least <= value <= most:
-        raise UserError(f"{name} is a whole number from {least} to {most}")
+        raise UserError(f"{name} must be a whole number from {least} to {most}")
     return value
 
 
@@ -240,5 +240,5 @@ def _number(
 ) -> float:
     value = default if body.get(name) is None else body[name]
     if type(value) not in (int, float) or not least <= value <= most:
-        raise UserError(f"{name} is a number from {least:g} to {most:g}")
+        raise UserError(f"{name} must be a number from {least:g} to {most:g}")
     return float(value)

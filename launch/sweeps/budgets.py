@@ -104,8 +104,7 @@ def _load(experiment: str, keys: Mapping[str, Any]) -> Config:
     resolved = config.load_config(experiment, with_shared(keys))
     if resolved.train.phases:
         raise UserError(
-            f"{experiment}: a budget is for runs whose steps are all alike; leave out "
-            "train.phases"
+            f"{experiment}: a budget needs equal steps; leave out train.phases"
         )
     return resolved
 

@@ -107,8 +107,8 @@ def make_plan(
         for row, group in label:
             if trial.row and (trial.row, trial.group) != (row, group):
                 raise UserError(
-                    f"{file}: {trial.row}, {trial.group} and {row}, {group} are one "
-                    "trial; let them differ"
+                    f"{file}: {trial.row}, {trial.group} and {row}, {group} are the "
+                    "same trial; make them differ"
                 )
             trials[trial.id] = dataclasses.replace(trial, row=row, group=group)
             if group == "pretraining":
@@ -182,7 +182,8 @@ def _items(file: str, sweep: Any, scale: str, tasks: Mapping[str, Task]) -> list
     items = user_code.call(file, sweep, scale, *([tasks] if with_tasks else []))
     if not isinstance(items, Iterable):
         raise UserError(
-            f"{file}: sweep(scale) gives pairs (experiment, overrides), not {items!r}"
+            f"{file}: sweep(scale) must yield pairs (experiment, overrides), not "
+            f"{items!r}"
         )
     with user_code.name_line_in_errors(file):  # a generator runs only now
         items = list(itertools.islice(items, MAX_TRIALS + 1))
@@ -190,19 +191,19 @@ def _items(file: str, sweep: Any, scale: str, tasks: Mapping[str, Task]) -> list
         raise UserError(f"{file}: sweep({scale!r}) gives no trial")
     if len(items) > MAX_TRIALS:
         raise UserError(
-            f"{file}: sweep({scale!r}) gives more than {MAX_TRIALS:,} trials, the most "
-            "of a sweep; does it end?"
+            f"{file}: sweep({scale!r}) gives more than {MAX_TRIALS:,} trials, the "
+            "maximum; does it end?"
         )
     for item in items:
         if not _is_item(item):
             raise UserError(
-                f"{file}: sweep(scale) gives pairs (experiment, overrides), not "
+                f"{file}: sweep(scale) must yield pairs (experiment, overrides), not "
                 f"{item!r}"
             )
         if _holds_itself(item[1]):
             raise UserError(
-                f"{file}: the overrides of {item[0]} hold themselves; give a parent "
-                "overrides that are not those of its child"
+                f"{file}: the overrides of {item[0]} contain themselves; a parent "
+                "needs overrides of its own"
             )
     return items
 
@@ -262,7 +263,7 @@ def read_plan(workdir: epath.PathLike) -> list[Trial]:
             check_object(row, TRIAL_FIELDS)
             row["config"] = with_track(row["config"], "train.")
             if unknown_fields := sorted(row.keys() - TRIAL_FIELDS.keys()):
-                raise ValueError(f"{unknown_fields[0]!r} is no field of a trial")
+                raise ValueError(f"{unknown_fields[0]!r} is not a field of a trial")
             if trial_id(row["config"]) != row["id"]:
                 raise ValueError(f"id {row['id']!r} is not that of its config")
             texts = {k: v for k, v in row["config"].items() if isinstance(v, str)}

@@ -44,12 +44,12 @@ def load_tasks(path: str) -> dict[str, Task]:
         content = tomllib.loads(Path(path).read_text("utf-8"))
         return {name: _task(name, entry, path) for name, entry in content.items()}
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"--tasks={path} is no TOML ({error})") from error
+        raise UserError(f"--tasks={path} is not TOML ({error})") from error
 
 
 def _task(name: str, entry: Any, path: str) -> Task:
     if not isinstance(entry, dict):
-        raise UserError(f"--tasks={path}: {name} is no table of config keys")
+        raise UserError(f"--tasks={path}: {name} is not a table of config keys")
     stand_in, keys = str(entry.pop("stand_in", "")), dict(_flatten(entry))
     for key in FILES[:1] if "data.split" in keys else FILES[:2]:
         if key not in keys:
@@ -58,8 +58,8 @@ def _task(name: str, entry: Any, path: str) -> Task:
         of_network = key.startswith("model.") and "dropout" not in key
         if key in PRETRAINING or of_network:
             raise UserError(
-                f"--tasks={path}: {name} sets {key}, which a fine-tuning has from its "
-                "pretraining; leave it out"
+                f"--tasks={path}: {name} sets {key}, which a fine-tuning takes from "
+                "its pretraining; leave it out"
             )
     for key in FILES:
         if key in keys and not source_of(str(keys[key])):

@@ -48,4 +48,6 @@ def _check(keys: dict) -> None:
         for corpus in split_corpora(data, config.objective, split):
             for file in corpus.files:
                 if not os.access(file, os.R_OK):
-                    raise UserError(f"data.{split}: {file} may not be read")
+                    raise UserError(
+                        f"data.{split}: {file} cannot be read (no permission)"
+                    )

@@ -150,9 +150,9 @@ class Trial:
             for key in sorted(expected.keys() | got.keys()):
                 if not _same(expected.get(key), got.get(key)):
                     raise UserError(
-                        f"{path} is not that of {self.name}: {key} is {got.get(key)!r} "
-                        f"there and {expected.get(key)!r} in {source}; delete it and "
-                        "start the sweep again"
+                        f"{path} does not belong to {self.name}: {key} is "
+                        f"{got.get(key)!r} there and {expected.get(key)!r} in "
+                        f"{source}; delete it and start the sweep again"
                     )
 
     @property

@@ -139,7 +139,7 @@ def no_run(workdir: epath.PathLike, name: str = "") -> UserError:
       name: of the flag, e.g. "RUN=".
     """
     reason = missing_part(workdir) or f"it has no {CONFIG_FILE}"
-    return UserError(f"{name}{workdir} is no run: {reason}")
+    return UserError(f"{name}{workdir} is not a run: {reason}")
 
 
 def _declared(name: str, flat: Mapping[str, Any]) -> dict[str, Any]:

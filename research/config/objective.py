@@ -31,8 +31,8 @@ def make_run_objective(
         objective = PackedRows(objective, packings()[data.packing])
     if data.length < objective.min_length:
         raise UserError(
-            f"data.length is {data.length}, but objective {name} needs at "
-            f"least {objective.min_length} for its specials and something to score"
+            f"data.length is {data.length}, but objective {name} needs at least "
+            f"{objective.min_length} for its special tokens and a token to score"
         )
     field = objective.divides_length
     if field and data.length % (getattr(objective, field) or 1):
@@ -86,8 +86,8 @@ def _check_length_buckets(
     inside = whole and all(least <= length <= most for length in lengths)
     if not inside or lengths != sorted({*lengths}):
         raise UserError(
-            f"data.length_buckets is {lengths}; it has ascending whole numbers from "
-            f"{least} to data.length - 1, {most}"
+            f"data.length_buckets is {lengths}; it must have ascending whole numbers "
+            f"from {least} to data.length - 1, {most}"
         )
     if data.task or data.reader != "native":
         raise UserError(

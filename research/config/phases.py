@@ -45,7 +45,7 @@ def run_phases(config: Config) -> list[Phase]:
     for end, changes in _checked_items(config.train.phases):
         if not last < end <= 1:
             raise UserError(
-                "train.phases: phases end at ascending fractions of the steps in "
+                "train.phases: phases must end at ascending fractions of the steps in "
                 f"(0, 1], not at {last:g} and then {end:g}"
             )
         phases.append(Phase(round(end * steps), _with(config, changes)))

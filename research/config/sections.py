@@ -97,7 +97,7 @@ class TrainOptions:
     def __post_init__(self) -> None:
         if not all(type(n) is int and n >= 0 for n in self.init_layers):
             raise ValueError(
-                "train.init_layers has whole numbers from 0, as in [0, 2], not "
+                "train.init_layers must have whole numbers from 0, as in [0, 2], not "
                 f"{[*self.init_layers]!r}"
             )
         words = [*self.checkpoint_words]
@@ -114,7 +114,7 @@ class TrainOptions:
                 pass
             case _:
                 raise ValueError(
-                    "train.profile_steps is [first, last], two of the steps from 1 to "
+                    "train.profile_steps must be [first, last], two steps from 1 to "
                     f"train.steps, or [], not {self.profile_steps!r}"
                 )
         if self.best_metric and self.best_metric not in signs():
@@ -122,7 +122,8 @@ class TrainOptions:
         if self.early_stopping_rule != "patience" and not self.early_stopping_patience:
             raise ValueError(
                 "train.early_stopping_rule is not read with "
-                "train.early_stopping_patience=0; set that (5 of the released AWD-LSTM)"
+                "train.early_stopping_patience=0; set the patience (the released "
+                "AWD-LSTM has 5)"
             )
         if self.early_stopping_patience and not (self.best_metric and self.eval_every):
             raise ValueError(
@@ -168,7 +169,7 @@ def check_split(data: DataOptions) -> None:
     for split, rate in zip(SPLITS[1:], fractions[1:], strict=False):
         if rate and getattr(data, split):
             raise UserError(
-                f"data.{split} names files, and data.split={data.split} takes its "
+                f"data.{split} names files, but data.split={data.split} takes its "
                 f"{split} split from data.train; give that split the fraction 0"
             )
 

@@ -269,7 +269,7 @@ def check_arrays(
     """
     for extra in arrays.keys() - specs.keys():
         raise UserError(
-            f"objective {name}: corrupt returns an array {extra!r}, which batch_spec "
+            f"objective {name}: corrupt returns an array {extra!r} that batch_spec "
             f"does not name; it names {', '.join(specs)}"
         )
     for array, (shape, dtype) in specs.items():

@@ -138,20 +138,22 @@ def check_values(
         if expected := _TYPES.get(type(field.default)):
             is_legal, words = expected
             if not is_legal(value):
-                raise ValueError(f"{name} is {words}, not {value!r}")
+                raise ValueError(f"{name} must be {words}, not {value!r}")
         legal, bounds = field.metadata.get("values"), field.metadata.get("bounds")
         if legal is not None and value not in legal:
-            more = "; palimpsest show --keys says what each is"
+            more = "; palimpsest show --keys explains each"
             more = more if field.metadata.get("lines") else ""
-            raise ValueError(f"{name} is {_listed(legal)}, not {value!r}{more}")
+            raise ValueError(f"{name} must be {_listed(legal)}, not {value!r}{more}")
         if field.metadata.get("text") and not value.isprintable():
-            raise ValueError(f"{name} is one line of printable text, not {value!r}")
+            raise ValueError(
+                f"{name} must be one line of printable text, not {value!r}"
+            )
         if bounds:
             _check_number(name, value, bounds)
         for key, rate in value.items() if "rates" in field.metadata else ():
             if not _is_number(rate):
                 raise ValueError(
-                    f"{name}: the rate of {key!r} is a number, not {rate!r}"
+                    f"{name}: the rate of {key!r} must be a number, not {rate!r}"
                 )
             _check_number(f"{name}: the rate of {key!r}", rate, {"above": 0})
 
@@ -168,11 +170,11 @@ def _check_number(name: str, value: float, bounds: dict[str, float]) -> None:
             stored = float(np.float32(value))
     for each in (value, stored):
         if not all(_HOLDS[kind](each, bound) for kind, bound in bounds.items()):
-            raise ValueError(f"{name} is {bounds_words(bounds)}, not {value}")
+            raise ValueError(f"{name} must be {bounds_words(bounds)}, not {value}")
         if isinstance(each, float) and not math.isfinite(each):
-            raise ValueError(f"{name} is a finite number of 32 bits, not {value}")
+            raise ValueError(f"{name} must be a finite number of 32 bits, not {value}")
     if not isinstance(value, float) and value > MAX_INT and bounds.keys() <= {"least"}:
-        raise ValueError(f"{name} is at most {MAX_INT}, not {value}")
+        raise ValueError(f"{name} must be at most {MAX_INT}, not {value}")
 
 
 def bounds_words(bounds: Mapping[str, float]) -> str:
@@ -188,7 +190,7 @@ def check_sum(instance: Any, *names: str) -> None:
     """
     total = sum(getattr(instance, name) for name in names)
     if total > 1 + 1e-9:
-        raise ValueError(f"{' + '.join(names)} is at most 1, not {total:g}")
+        raise ValueError(f"{' + '.join(names)} must be at most 1, not {total:g}")
 
 
 def _is_number(value: Any) -> bool:

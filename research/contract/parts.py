@@ -120,7 +120,8 @@ def _part_modules(
             other = found.setdefault(file.stem, (file.stem, module, line))[1]
             if other != module:
                 raise UserError(
-                    f"{other} and {module} are parts of one name; rename or delete one"
+                    f"{other} and {module} are parts with the same name; rename or "
+                    "delete one"
                 )
     return tuple(sorted(found.values()))
 

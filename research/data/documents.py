@@ -66,8 +66,8 @@ def choice_names(labels: Iterable[str]) -> Sequence[str]:
         if keys <= {*names}:
             return names
     raise UserError(
-        f"labels {', '.join(sorted(keys)[:20])} of choices are not all numbers from 0, "
-        "letters from A, or letters from a"
+        "labels of choices must all be numbers from 0, letters from A, or letters from "
+        f"a; got {', '.join(sorted(keys)[:20])}"
     )
 
 

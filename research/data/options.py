@@ -112,12 +112,12 @@ class DataOptions:
         fractions = dict(zip(SPLITS, split_fractions(self.split), strict=True))
         if not self.train:
             raise ValueError(
-                "data.split divides the files of data.train, which names none; "
+                "data.split divides the files of data.train, which is empty; "
                 "data.held_out divides data.corpus"
             )
         for split in (self.train_split, self.eval_split):
             if not fractions[split] and not getattr(self, split):
                 raise ValueError(
                     f"data.split={self.split} has nothing in {split}, and data.{split} "
-                    f"names no files; give it a share, as in 0.8,0.1,0.1"
+                    "names no files; give it a fraction, as in 0.8,0.1,0.1"
                 )

@@ -69,7 +69,7 @@ def _check_file(path: str | os.PathLike) -> None:
     file.
     """
     if os.path.islink(path) or (exists(path) and not is_file(path)):
-        raise UserError(f"{path} is a lock, and no file; delete it")
+        raise UserError(f"{path} is a lock, but not a file; delete it")
 
 
 def _open_no_link(path: str, flags: int) -> int:

@@ -65,8 +65,8 @@ def find_cluster(
         raise UserError(f"--coordinator={coordinator}: give HOST:PORT of process 0")
     if num_processes < 1 or not 0 <= process_id < num_processes:
         raise UserError(
-            f"--num_processes={num_processes} --process_id={process_id}: ids run from "
-            "0 to the number of processes less one"
+            f"--num_processes={num_processes} --process_id={process_id}: ids must be "
+            "from 0 to the number of processes minus 1"
         )
     return Cluster(coordinator, num_processes, process_id)
 

@@ -43,7 +43,7 @@ def make_mesh(sizes: MeshOptions, devices: Sequence[jax.Device] | None = None) -
     shape = {name: int(getattr(sizes, name)) for name in MESH_AXES}
     text = ", ".join(f"mesh.{name}={size}" for name, size in shape.items())
     if any(size == 0 or size < -1 for size in shape.values()):
-        raise UserError(f"{text}: a size is a positive number, or -1 for the rest")
+        raise UserError(f"{text}: a size must be a positive number, or -1 for the rest")
     rest = [name for name, size in shape.items() if size == -1]
     if len(rest) > 1:
         raise UserError(f"{text}: only one axis may be -1")

@@ -67,7 +67,7 @@ def check_best_metric(
         raise unknown(f"train.best_metric of {config.objective_name}", name, known)
     if name not in measured and not program.data.has_gold:
         raise UserError(
-            f"train.best_metric={name} is of predictions, which are not scored, since "
-            f"data.task {config.data.task} has no texts; it can be "
+            f"train.best_metric={name} needs scored predictions, but data.task "
+            f"{config.data.task} has no texts; choose one of "
             f"{', '.join(sorted(known & measured))}"
         )

@@ -60,7 +60,7 @@ def read_file(path: epath.PathLike) -> bytes:
     """
     local = os.fspath(path)
     if os.path.exists(local) and not (os.path.isfile(local) or os.path.isdir(local)):
-        raise ValueError("a pipe or a device, and no file")
+        raise ValueError("a pipe or a device, not a file")
     return epath.Path(path).read_bytes()
 
 

@@ -50,11 +50,11 @@ def user_path(path: epath.PathLike) -> str:
     except (TypeError, UnicodeEncodeError):
         is_path = False
     if not is_path:
-        raise UserError(f"{path!r:.60} is no path: it must be a text of Unicode")
+        raise UserError(f"{path!r:.60} is not a path: it must be Unicode text")
     if is_in_bucket(text):
         if not text.startswith(BUCKETS):
             raise UserError(
-                f"{text} is no path and no bucket: a URL begins with "
+                f"{text} is neither a path nor a bucket: a bucket's URL begins with "
                 f"{', '.join(BUCKETS)}"
             )
         return text

@@ -270,7 +270,7 @@ def format_of(name: str, form: str = "") -> str:
     if is_read and (form == BINARY) != plain.endswith(".bin"):
         raise UserError(
             f"--to={name}: files of --format=bin, and no others, must end in .bin or "
-            f".bin.gz, by which they are read, but the format is {form}"
+            f".bin.gz; the format is {form}"
         )
     return form
 

@@ -131,5 +131,5 @@ def check_fills(objective: Any) -> None:
     if not objective.fills_masks:
         raise UserError(
             f"objective {objective.name} does not predict masked tokens in place; mlm, "
-            "electra, unilm and their relatives do"
+            "electra, unilm and similar objectives do"
         )

@@ -74,7 +74,7 @@ def _ends(given: Any, vocab: VocabInfo) -> dict[str, Any]:
     """
     ids = [] if given is None else given if isinstance(given, list) else [given]
     if not all(type(token) is int and token >= 0 for token in ids):
-        raise ValueError(f"{END} is an id or a list of ids, not {given!r}")
+        raise ValueError(f"{END} must be an id or a list of ids, not {given!r}")
     ends = tuple(token for token in ids if token < vocab.size)
     return {"ends": ends} if ends and ends != (vocab.eos_id,) else {}
 
@@ -107,7 +107,7 @@ def generation_options(
             found[field] = given.get(key, DEFAULTS.get(key))
     for key in ("suppress_tokens", "begin_suppress_tokens"):
         if not isinstance(given.get(key, []), Sequence):
-            raise ValueError(f"{key} is a list of ids, not {given[key]!r}")
+            raise ValueError(f"{key} must be a list of ids, not {given[key]!r}")
     if "forced_bos" in found:
         prompt = objective.prompt([[int(vocab.ordinary_ids[0])]], vocab)
         if prompt.group["token"][0, -1] == found["forced_bos"]:
@@ -122,7 +122,9 @@ def generation_options(
             found[field] = max(0, int(found[field]) - found.get("counted", 0))
     early = given.get("early_stopping", False)
     if early not in EARLY_STOPPING:
-        raise ValueError(f'early_stopping is true, false or "never", not {early!r}')
+        raise ValueError(
+            f'early_stopping must be true, false or "never", not {early!r}'
+        )
     found |= {"early_stopping": EARLY_STOPPING[early], "beam_rule": "huggingface"}
     draws = bool(given.get("do_sample"))
     method = samplers.search(found, draws=draws)["method"]

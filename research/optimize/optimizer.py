@@ -125,7 +125,7 @@ def _make_pruner(config: OptimizerOptions, steps: int) -> Pruner:
     """Raises UserError: pruning ends before it begins."""
     if config.prune_end < config.prune_begin:
         raise UserError(
-            f"optimizer.prune_end is {config.prune_end:g}; it is at least "
+            f"optimizer.prune_end is {config.prune_end:g}; it must be at least "
             f"optimizer.prune_begin, {config.prune_begin:g}"
         )
     return Pruner(

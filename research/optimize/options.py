@@ -89,13 +89,13 @@ class OptimizerOptions:
             )
         if self.prune != "none" and (self.ema_decay or self.average_from < 1):
             raise ValueError(
-                "optimizer.prune leaves weights of 0, and an average with earlier "
-                "steps, which is evaluated and saved, has none; set ema_decay to 0 and "
+                "optimizer.prune leaves weights of 0, but averages with earlier steps "
+                "are evaluated and saved, and have none; set ema_decay to 0 and "
                 "average_from to 1"
             )
         if self.prune != "none" and self.unfreeze_every:
             raise ValueError(
-                "optimizer.prune takes weights of all layers, and "
-                "optimizer.unfreeze_every keeps most from learning at first; set one "
-                "of them to its default, none or 0"
+                "optimizer.prune removes weights of all layers, but "
+                "optimizer.unfreeze_every trains only the last layers at first; set "
+                "one of them to its default, none or 0"
             )

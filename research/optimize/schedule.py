@@ -95,6 +95,6 @@ def _final_fraction(schedule: Any, name: str) -> float:
     if not isinstance(schedule, EndingSchedule):
         raise UserError(
             "optimizer.warmup=slanted rises from where the decay ends, but "
-            f"optimizer.schedule={name} has no end; choose another of the two"
+            f"optimizer.schedule={name} has no end; change one of the two"
         )
     return schedule.final_fraction

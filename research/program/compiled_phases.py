@@ -76,8 +76,8 @@ def _check_same_state(phase: Program, whole: Program) -> None:
         if differ := dict(shapes.items() ^ expected[what].items()):
             raise UserError(
                 f"train.phases: a phase has other {what} than the config "
-                f"({', '.join(sorted(differ)[:3])}); leave out the key on which they "
-                "depend"
+                f"({', '.join(sorted(differ)[:3])}); leave out the key that changes "
+                "them"
             )
 
 

@@ -129,7 +129,9 @@ def _read_words(
     shape = like["token"]["embedding"].shape
     if not in_file:
         if seed and not seed.isdecimal():
-            raise UserError(f"{flag}={spec.source}: random:N has a whole number N")
+            raise UserError(
+                f"{flag}={spec.source}: N of random:N must be a whole number"
+            )
         table = np.random.default_rng(int(seed or 0)).uniform(-0.25, 0.25, shape)
         return {"token/embedding": table}
     words, vectors = vector_files.read_vectors(spec.source)

@@ -98,9 +98,8 @@ def run_vocabulary(workdir: epath.Path, data: Mapping[str, Any]) -> Vocabulary:
     """
     if data["task"] and not any(is_file(workdir / name) for name in MODEL_FILES):
         raise UserError(
-            f"{workdir} has no vocabulary, by which texts are read and written: that "
-            f"of data.task={data['task']} is not saved with a run; palimpsest evaluate "
-            "does without"
+            f"{workdir} has no vocabulary to read and write texts: a run does not save "
+            f"that of data.task={data['task']}; palimpsest evaluate works without it"
         )
     vocabulary = load_vocabulary(workdir, data["sentinels"], data["whitespace"])
     texts = data.get("lexicon_texts", "")

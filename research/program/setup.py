@@ -315,19 +315,19 @@ def _check_loss(name: str, found: Any) -> None:
     """Raises UserError if the loss of the objective `name` is not (terms, carry)."""
     if not isinstance(found, tuple) or isinstance(found, Term) or len(found) != 2:
         raise UserError(
-            f"objective {name}: loss returns a {type(found).__name__}; it returns the "
-            "pair (terms, carry), with () as the carry of an objective without one"
+            f"objective {name}: loss returns a {type(found).__name__}; it must return "
+            "the pair (terms, carry), with () as the carry of an objective without one"
         )
     if not isinstance(found[0], Mapping):
         raise UserError(
             f"objective {name}: the terms of loss are a {type(found[0]).__name__}; "
-            "they are a dict: name -> Term"
+            "they must be a dict: name -> Term"
         )
     for term, value in found[0].items():
         if not isinstance(value, Term) or jnp.shape(value.total) != ():
             raise UserError(
-                f"objective {name}: loss returns {term!r} as {value!r:.60}; a term is "
-                "a Term of two sums, its total and its weight"
+                f"objective {name}: loss returns {term!r} as {value!r:.60}; a term "
+                "must be a Term of two sums, its total and its weight"
             )
 
 

@@ -155,8 +155,8 @@ class MetricWriter:
             ):
                 raise UserError(
                     f"{path} was moved, deleted or replaced while the run wrote it: "
-                    "the run has ended; what was moved can be brought back, and then "
-                    "goes on from its newest checkpoint"
+                    "the run has ended; if it is brought back, the run continues from "
+                    "its newest checkpoint"
                 )
 
     def upload(self) -> None:

@@ -108,8 +108,8 @@ def _check_shared(path: epath.Path) -> None:
     while _checksum(path) != expected:
         if time.monotonic() > deadline:
             raise UserError(
-                f"--workdir={path.parent} of process {jax.process_index()} is not that "
-                "of process 0; give a folder that all of them share"
+                f"--workdir={path.parent} of process {jax.process_index()} is not the "
+                "folder of process 0; give one that all processes share"
             )
         time.sleep(0.2)
 

@@ -144,7 +144,7 @@ def check_same_config(
     more = f", and {len(differ) - MAX_KEYS} more" * (len(differ) > MAX_KEYS)
     raise UserError(
         f"{path} is of another run: {', '.join(said)}{more}; give another --workdir "
-        "(--config.train.init_from=THIS begins with its parameters), or delete this one"
+        "(--config.train.init_from=THIS starts from its parameters), or delete this one"
     )
 
 

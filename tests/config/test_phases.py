@@ -58,19 +58,25 @@ def test_length_buckets_of_a_phase_are_those_below_its_length():
 @pytest.mark.parametrize(
     ("phases", "words"),
     [
-        ("0.9", r"train\.phases is a JSON list, not '0.9'$"),
-        ("[[.9,{}]]", r"is a JSON list, not .*; JSON has a digit before the point"),
+        ("0.9", r"train\.phases must be a JSON list, not '0.9'$"),
+        (
+            "[[.9,{}]]",
+            r"must be a JSON list, not .*; JSON has a digit before the point",
+        ),
         ("[0.9]", r"train\.phases: 0\.9 is not a phase; write \[end, changes\]"),
         ("[[0.5, {}], [0.5, {}]]", "ascending fractions"),
         ("[[1.5, {}]]", "ascending fractions"),
         ("[[0.0001, {}]]", "phase 1 of 2 must have a step, .* at step 0 of"),
         ("[[0.9999, {}]]", "phase 2 of 2 must have a step, .* at step 1000 of"),
         ('[[0.5, {"model.width": 8}]]', "unknown key of train.phases 'model.width'"),
-        ('[[0.5, {"objective.rate": 1.5}]]', "mlm: rate is above 0 and below 1"),
+        ('[[0.5, {"objective.rate": 1.5}]]', "mlm: rate must be above 0 and below 1"),
         ('[[0.5, {"objective.unit": "word"}]]', "unknown key of train.phases"),
         ('[[0.5, {"data.length": "x"}]]', r"train\.phases: .*length"),
-        ('[[0.5, {"data.length": 0}]]', "data.length is at least 1 and at most"),
-        ('[[0.5, {"model.dropout": 1.5}]]', "model.dropout is at least 0 and below 1"),
+        ('[[0.5, {"data.length": 0}]]', "data.length must be at least 1 and at most"),
+        (
+            '[[0.5, {"model.dropout": 1.5}]]',
+            "model.dropout must be at least 0 and below 1",
+        ),
     ],
 )
 def test_what_is_wrong_is_named(phases, words):

@@ -39,7 +39,7 @@ def test_a_child_that_inherits_the_lock_holds_it(tmp_path):
 def test_a_pipe_is_no_lock(tmp_path):
     path = tmp_path / "lock"
     os.mkfifo(path)
-    error = pytest.raises(UserError, match="lock is a lock, and no file")
+    error = pytest.raises(UserError, match="lock is a lock, but not a file")
     with error, ends_within(30):
         is_locked(path)
     with error, ends_within(30), file_lock(path):
@@ -50,7 +50,7 @@ def test_a_link_is_no_lock(tmp_path):
     """A lock's content would replace that of the file."""
     (tmp_path / "own.txt").write_text("before")
     (tmp_path / "lock").symlink_to(tmp_path / "own.txt")
-    error = pytest.raises(UserError, match="lock is a lock, and no file")
+    error = pytest.raises(UserError, match="lock is a lock, but not a file")
     with error, file_lock(tmp_path / "lock"):
         pass
     assert (tmp_path / "own.txt").read_text() == "before"

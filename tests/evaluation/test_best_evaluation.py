@@ -303,7 +303,7 @@ def test_a_metric_of_predictions_that_are_not_scored_is_refused(folder, tmp_path
     keys["data.task"] = f"{tmp_path}/saved"
     config = tiny_config(folder, "finetune", **keys)
     program = compiled_phases.build_program(Config.of(config), jax.devices()[:1])
-    words = r"f1 is of predictions, which are not scored.* it can be accuracy, loss$"
+    words = r"f1 needs scored predictions.* choose one of accuracy, loss$"
     with pytest.raises(UserError, match=words):
         check_best_metric(program, config)
     keys["train.best_metric"] = "accuracy"

@@ -137,7 +137,7 @@ def test_with_the_same_length_a_loss_does_not_depend_on_the_rows(make_program):
 def test_keys_of_an_evaluation_that_mean_nothing_are_refused(folder, make_program):
     with pytest.raises(UserError, match="eval_length needs mem_len above 0"):
         make_program(mem_len=0, eval_length=5)
-    with pytest.raises(UserError, match="eval_length is 0 or at least 2, not 1"):
+    with pytest.raises(UserError, match="eval_length must be 0 or at least 2, not 1"):
         make_program(eval_length=1)
     with pytest.raises(UserError, match="eval_same_length needs mems of at least 2"):
         make_program(mem_len=1, eval_same_length=True)

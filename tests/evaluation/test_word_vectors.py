@@ -177,7 +177,7 @@ def test_the_command_reads_writes_and_asks(tmp_path, capsys):
         ((*own, f"--to={source}"), f"--to={source} is --from, and would replace it"),
         ((*own, "--to=v.bin", "--format=glove"), "must end in .bin or .bin.gz"),
         ((*own, "--to=v.txt.zst"), "must end in .gz to be compressed"),
-        ((*own, "--nearest=man", "--before=r"), "--before is read with --workdir"),
+        ((*own, "--nearest=man", "--before=r"), "--before needs --workdir"),
     ]:
         with pytest.raises(UserError, match=message):
             run(*flags)
@@ -222,7 +222,7 @@ def test_a_run_has_the_vectors_of_its_words_without_specials():
     run.network.options = tables
     run.objective = objectives.make_objective("lm")
     run.params = {"token": {"tail_1_embedding": table}}
-    with pytest.raises(UserError, match="not one table"):
+    with pytest.raises(UserError, match="not have one table"):
         _ = LanguageModel(run, needs=None, specials=None).word_vectors
     letters = HuggingFaceModel(wordpiece_json([*special, "a"], "<unk>", None))
     run.vocabulary = Vocabulary(letters, find_special_tokens(letters, 2))

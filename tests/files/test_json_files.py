@@ -48,7 +48,7 @@ def test_what_is_no_file_is_not_read(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "x.json", tmp_path / "pipe"):
         with pytest.raises(
-            UserError, match=r"\(a pipe or a device, and no file\); mend"
+            UserError, match=r"\(a pipe or a device, not a file\); mend"
         ):
             read_json(path, "mend it")
         with pytest.raises(UserError, match=r"is damaged .*; delete it"):

@@ -30,7 +30,9 @@ def test_a_leading_tilde_is_the_home_folder(path, expected, monkeypatch):
 
 @pytest.mark.parametrize("path", ["foo://x", "https://host/runs", "/tmp/a://b"])
 def test_a_url_of_no_bucket_is_refused(path):
-    with pytest.raises(UserError, match=r"no bucket: a URL begins with gs://"):
+    with pytest.raises(
+        UserError, match=r"nor a bucket: a bucket's URL begins with gs://"
+    ):
         user_path(path)
 
 

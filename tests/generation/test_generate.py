@@ -234,7 +234,7 @@ def test_a_decoder_writes_in_the_language_that_is_asked_for(make_model, mesh):
     ):
         write(model[0], languages="0:3")
     with pytest.raises(
-        ValueError, match="languages is one pair such as 0:1, not '0 1'"
+        ValueError, match="languages must be one pair such as 0:1, not '0 1'"
     ):
         make_sampler(languages="0 1")
 

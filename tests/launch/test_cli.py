@@ -66,7 +66,7 @@ def test_a_whole_number_out_of_its_range_is_one_line(word, capsys):
     with pytest.raises(SystemExit):
         main(lambda args: 0, parser, [f"--steps={word}"])
     error = capsys.readouterr().err
-    assert "--steps: it is a whole number from 1 to 256, not" in error
+    assert "--steps: must be a whole number from 1 to 256, not" in error
     args = parser.parse_args(["--steps=256", "--lines=0"])
     assert (args.steps, args.lines) == (256, 0)
     with pytest.raises(UserError, match="a whole number of at least 0, not -1"):

@@ -197,9 +197,9 @@ def test_the_config_is_locked():
         (
             MLM,
             "train.steps=abc",
-            "train.steps is a whole number, at least 1, not 'abc'",
+            "train.steps must be a whole number, at least 1, not 'abc'",
         ),
-        (MLM, "objective.rate=x", "rate is a number, above 0 and below 1,"),
+        (MLM, "objective.rate=x", "rate must be a number, above 0 and below 1,"),
         (MLM, "objective.name=mln", "mlm"),
         (MLM, "objective.raet=0.1", "objective.rate"),
         # Names of other libraries, and sections that are not those of a key.
@@ -228,7 +228,7 @@ def test_the_config_is_locked():
         ("experiments/transe.py", "data.lexicon=/x.tsv", "lexicon=/x.tsv does not"),
         ("experiments/ernie_thu.py", "objective.entities=/x", "entities=/x does not"),
         ("experiments/clip.py", "objective.images=/x", "images=/x does not"),
-        (MLM, "train.steps=-1", "train.steps is at least"),
+        (MLM, "train.steps=-1", "train.steps must be at least"),
         (
             "experiments/textcnn.py",
             "objective.vectors=/x.txt",
@@ -277,39 +277,63 @@ def test_a_run_names_the_files_that_its_objective_needs(name, said, tmp_path):
 @pytest.mark.parametrize(
     "override, said",
     [
-        ("data.length=0", "data.length is at least 1 and at most 1048576, not 0"),
-        ("data.stride=-1", "data.stride is at least 0, not -1"),
-        ("data.eval_split=dev", "data.eval_split is train, valid or test, not 'dev'"),
-        ("data.alpha=1.5", "data.alpha is at least 0 and at most 1, not 1.5"),
-        ("model.dropout=1", "model.dropout is at least 0 and below 1, not 1.0"),
+        ("data.length=0", "data.length must be at least 1 and at most 1048576, not 0"),
+        ("data.stride=-1", "data.stride must be at least 0, not -1"),
+        (
+            "data.eval_split=dev",
+            "data.eval_split must be train, valid or test, not 'dev'",
+        ),
+        ("data.alpha=1.5", "data.alpha must be at least 0 and at most 1, not 1.5"),
+        ("model.dropout=1", "model.dropout must be at least 0 and below 1, not 1.0"),
         (
             "model.norm_epsilon=nan",
-            "model.norm_epsilon is above 0 and below 1, not nan",
+            "model.norm_epsilon must be above 0 and below 1, not nan",
         ),
         (
             "model.norm_epsilon=1e-300",
-            "norm_epsilon is above 0 and below 1, not 1e-300",
+            "norm_epsilon must be above 0 and below 1, not 1e-300",
         ),
-        ("optimizer.beta2=0.9999999999", "is at least 0 and below 1, not 0.9999999999"),
-        ("optimizer.epsilon=1e39", "epsilon is a finite number of 32 bits, not 1e+39"),
-        ("data.corpus=a\nb", "data.corpus is one line of printable text, not 'a\\nb'"),
+        (
+            "optimizer.beta2=0.9999999999",
+            "must be at least 0 and below 1, not 0.9999999999",
+        ),
+        (
+            "optimizer.epsilon=1e39",
+            "epsilon must be a finite number of 32 bits, not 1e+39",
+        ),
+        (
+            "data.corpus=a\nb",
+            "data.corpus must be one line of printable text, not 'a\\nb'",
+        ),
         (
             'data.mixture={"f": "x"}',
-            "data.mixture: the rate of 'f' is a number, not 'x'",
+            "data.mixture: the rate of 'f' must be a number, not 'x'",
         ),
-        ('data.mixture={"f": -1}', "data.mixture: the rate of 'f' is above 0, not -1"),
+        (
+            'data.mixture={"f": -1}',
+            "data.mixture: the rate of 'f' must be above 0, not -1",
+        ),
         (
             'data.mixture={"f": NaN}',
-            "data.mixture: the rate of 'f' is above 0, not nan",
+            "data.mixture: the rate of 'f' must be above 0, not nan",
         ),
-        (f"train.steps={2**31}", "train.steps is at most 2147483647, not 2147483648"),
-        (f"model.layers={10**9}", "model.layers is at least 1 and at most 1024, not"),
+        (
+            f"train.steps={2**31}",
+            "train.steps must be at most 2147483647, not 2147483648",
+        ),
+        (
+            f"model.layers={10**9}",
+            "model.layers must be at least 1 and at most 1024, not",
+        ),
         ("optimizer.name=adamm", "unknown optimizer.name 'adamm'; did you mean adam"),
         ("optimizer.layer_decay=0", "above 0 and at most 1, not 0.0"),
-        ("optimizer.learning_rate=inf", "learning_rate is a finite number of 32 bits"),
-        ("train.steps=0", "train.steps is at least 1, not 0"),
-        ("seed=-1", "seed is at least 0 and below 2147483648, not -1"),
-        (f"seed={2**70}", "seed is at least 0 and below 2147483648, not"),
+        (
+            "optimizer.learning_rate=inf",
+            "learning_rate must be a finite number of 32 bits",
+        ),
+        ("train.steps=0", "train.steps must be at least 1, not 0"),
+        ("seed=-1", "seed must be at least 0 and below 2147483648, not -1"),
+        (f"seed={2**70}", "seed must be at least 0 and below 2147483648, not"),
     ],
 )
 def test_a_value_that_is_not_legal_is_refused(override, said):
@@ -472,7 +496,7 @@ def test_a_key_that_is_not_read_without_another_is_told(key, capsys, tmp_path):
 
 def test_json_nested_too_deeply_is_one_line():
     for override in ("data.mixture=" + '{"a":' * 9999, "train.phases=" + "[" * 9999):
-        with pytest.raises(UserError, match="is a JSON"):
+        with pytest.raises(UserError, match="must be a JSON"):
             config.load_config(MLM, [override])
 
 

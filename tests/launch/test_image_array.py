@@ -155,6 +155,6 @@ def test_an_array_of_another_type_is_refused(folder, tmp_path):
     own |= {"data.vocabulary_size": 370}
     other = FORMAT.replace("(4, 8)", "(2, 16)")
     (folder / "formats" / "captions.py").write_text(other)
-    words = r"'regions' of type .*4, 8.* beside the text, .* of type .*2, 16"
+    words = r"'regions' of type .*4, 8.* split it is of type .*2, 16"
     with pytest.raises(UserError, match=words):
         test_new_format.run(folder, tmp_path / "run", **own)

@@ -128,7 +128,7 @@ def test_two_seeds_are_two_numbers_in_a_paper(tmp_path):
     [
         ("--columns=scroe", "unknown --columns 'scroe'; did you mean score"),
         ("--spread=se", "unknown --spread 'se'"),
-        ("--width=300", "--width is 0 to 20 inches, not 300"),
+        ("--width=300", "--width must be 0 to 20 inches, not 300"),
     ],
 )
 def test_a_wrong_flag_of_a_paper_gives_one_line(tmp_path, capsys, flag, words):

@@ -234,7 +234,7 @@ def test_stop_cancels_the_submitted_jobs(do, backend):
         (("resume", "--scale=paper"), "resume does not read --scale; it reads"),
         (("stop", "--trial=seed=1"), "stop does not read --trial; it reads --workdir"),
         (("status", "--lines=1"), "status does not read --lines"),
-        (("--lines=1",), "--lines is a flag of logs"),
+        (("--lines=1",), "--lines is read only by logs"),
         (("--trial=nobody",), "no trial has this id or name"),
         (("--retries=-1",), "--retries"),
         (("--gpus=-1",), "--gpus"),

@@ -99,7 +99,7 @@ CASES = {
         CLASSES,
         {"t.jsonl": rows(gold={"x": 1})},
         files("t.jsonl") | PAIR,
-        "t.jsonl:2: 'gold' of data.label: {'x': 1} is no label",
+        "t.jsonl:2: 'gold' of data.label: {'x': 1} is not a label",
     ),
     "two columns of one name": (
         CLASSES,
@@ -124,7 +124,7 @@ CASES = {
         CLASSES,
         {"t.tsv": "one\ttwo\tgold\n"},
         {},
-        "t.tsv' has no text: it is white space, or rows without text alone",
+        "t.tsv' has no text: it has only white space, or rows without text",
     ),
     "an empty file": (
         CLASSES,
@@ -154,32 +154,32 @@ CASES = {
         CLASSES,
         {},
         {"encoding": "base64"},
-        "data.encoding is an encoding that Python knows, as in utf-8, latin-1 or cp1252"
-        ", not 'base64'",
+        "data.encoding must be an encoding that Python knows, such as utf-8, latin-1 "
+        "or cp1252, not 'base64'",
     ),
     "an encoding of what is no text": (
         CLASSES,
         {"t.parquet": b""},
         files("t.parquet", encoding="latin-1"),
-        "data.encoding=latin-1 is of text files",
+        "data.encoding=latin-1 is for text files",
     ),
     "fractions whose sum is not 1": (
         CLASSES,
         {},
         {"valid": "", "split": "0.8,0.1,0.2"},
-        "data.split is three fractions, of train, valid and test, whose sum is 1",
+        "data.split must be three fractions, of train, valid and test, with sum 1",
     ),
     "a split of two sources": (
         CLASSES,
         {},
         {"split": "0.8,0.2,0"},
-        "data.valid names files, and data.split=0.8,0.2,0 takes its valid split from",
+        "data.valid names files, but data.split=0.8,0.2,0 takes its valid split from",
     ),
     "fractions without files": (
         CLASSES,
         {},
         {"train": "", "valid": "", "split": "0.8,0.2,0"},
-        "data.split divides the files of data.train, which names none",
+        "data.split divides the files of data.train, which is empty",
     ),
     "no part to evaluate": (
         CLASSES,
@@ -191,13 +191,13 @@ CASES = {
         CLASSES,
         {"t.txt": "ab cd\n"},
         files("t.txt", label="gold"),
-        "t.txt has no columns; its label is file, suffix or folder",
+        "t.txt has no columns; data.label can be file, suffix or folder",
     ),
     "a label that all files have": (
         CLASSES,
         {"t.a": "ab cd\n", "t.b": "ef gh\n"},
         files("t.[ab]", format="lines", label="file"),
-        "is 't', as that of t.a; that is its name up to the first dot; data.label=su",
+        "have the label 't', such as t.a; data.label=file is the",
     ),
     "a label without a text": (
         CLASSES,
@@ -209,7 +209,7 @@ CASES = {
         CLASSES,
         {"t.label": "x:y ab\nx ab\n"},
         files("t.label", format="lines", label="coarse_prefix"),
-        "t.label:2: data.label=coarse_prefix is what precedes the colon of the first",
+        "t.label:2: data.label=coarse_prefix reads the first word up to its colon",
     ),
     "first words that are no labels": (
         CLASSES,
@@ -243,9 +243,14 @@ CASES = {
         TAGS,
         {"t.conll": "a\nb\n"},
         files("t.conll"),
-        "t.conll:1: the word's column of 1 is that of its tag",
+        "t.conll:1: the word and its tag have the same column of 1",
     ),
-    "an unknown head": (TAGS, {}, {"objective.head": "cfr"}, "head is linear, crf or"),
+    "an unknown head": (
+        TAGS,
+        {},
+        {"objective.head": "cfr"},
+        "head must be linear, crf",
+    ),
     "a text without a target": (
         "sequence_to_sequence",
         {},
@@ -298,7 +303,7 @@ CASES = {
         CHOICES,
         {"t.jsonl": choices(2, "A") + choices(2, 1)},
         files("t.jsonl") | PAIR,
-        "labels 1, A of choices are not all numbers from 0, letters from A, or",
+        "labels of choices must all be numbers from 0, letters from A, or",
     ),
     "too many choices": (
         CHOICES,
@@ -310,7 +315,7 @@ CASES = {
         CHOICES,
         {"t.jsonl": choices(2, 2)},
         files("t.jsonl") | PAIR,
-        "label 2 of an example with 2 choices",
+        "label 2 is not one of the 2 choices",
     ),
     "answers between ends of lines": (
         ANSWERS,

@@ -45,16 +45,19 @@ def error(folder, capsys):
         ("empty", "empty.py is not a sweep"),
         (
             "nothing",
-            "nothing.py: sweep(scale) gives pairs (experiment, overrides), not",
+            "nothing.py: sweep(scale) must yield pairs (experiment, overrides), not",
         ),
         ("arguments", "arguments.py:1: sweep() cannot be called with 1 argument(s)"),
         ("values", "values.py: 3() cannot be called"),
-        ("items", "items.py: sweep(scale) gives pairs"),
+        ("items", "items.py: sweep(scale) must yield pairs"),
         ("late", "late.py:3: ZeroDivisionError: division by zero"),
-        ("none", "seed is a whole number, at least 0 and below 2147483648, not None"),
+        (
+            "none",
+            "seed must be a whole number, at least 0 and below 2147483648, not None",
+        ),
         ("endless", "endless.py: sweep('smoke') gives more than 10,000 trials"),
-        ("itself", "the overrides of experiments/lm.py hold themselves; give"),
-        ("list", "the overrides of experiments/lm.py hold themselves; give"),
+        ("itself", "the overrides of experiments/lm.py contain themselves"),
+        ("list", "the overrides of experiments/lm.py contain themselves"),
     ],
 )
 def test_a_wrong_sweep_is_told_with_its_line(error, folder, name, words):
@@ -69,7 +72,7 @@ def test_a_wrong_sweep_is_told_with_its_line(error, folder, name, words):
         ("values", "values.py is not a table"),
         ("rows", "--table: rows() must return row -> group -> trials, not None"),
         ("column", "column.py:4: AttributeError: 'Trial' object has no attribute 'x'"),
-        ("text", "--table: column 'c' of lm steps=20 seed=0 is a number, or"),
+        ("text", "--table: column 'c' of lm steps=20 seed=0 must be a number, or"),
     ],
 )
 @pytest.mark.parametrize("command", [table, report])
@@ -82,7 +85,7 @@ def test_a_wrong_table_is_told_with_its_line(error, folder, command, name, words
     [
         ("raises", "raises.py:1: RuntimeError: no"),
         ("empty", "empty.py is not an experiment"),
-        ("nothing", "nothing.py: get_config() returns a ConfigDict, not None"),
+        ("nothing", "nothing.py: get_config() must return a ConfigDict, not None"),
         (
             "arguments",
             "arguments.py:2: get_config() cannot be called with 0 argument(s)",

@@ -50,7 +50,7 @@ def test_a_value_that_a_field_does_not_allow_is_named(name):
             distance = {"least": -1, "most": 1, "above": 0, "below": 0}[kind]
             wrong.append(bound + distance)
         for value in wrong:
-            words = f"objective {name}: {field.name} is "
+            words = f"objective {name}: {field.name} must be "
             with pytest.raises(UserError, match=words):
                 objectives.make_objective(name, **{field.name: value})
 
@@ -72,7 +72,7 @@ PAIR = {"format": "segment_pair"}
 WRONG_FIELDS = {
     "bart": [
         (dict.fromkeys(NOISE_RATES, 0.0), "no noise: set one of"),
-        ({"text_unit": "pair"}, "text_unit is document, passage, pieces, "),
+        ({"text_unit": "pair"}, "text_unit must be document, passage, pieces, "),
     ],
     "dae": [
         ({"noise_mask": "prefix", "rate": 0.6}, "most 0.5 where noise_mask is prefix"),
@@ -81,23 +81,26 @@ WRONG_FIELDS = {
     ],
     "distill": [
         ({"base": {"ratio": 1}}, "unknown field of objective mlm 'ratio'"),
-        ({"base": {"rate": 2.0}}, "objective.base: objective mlm: rate is above 0"),
+        (
+            {"base": {"rate": 2.0}},
+            "objective.base: objective mlm: rate must be above 0",
+        ),
         ({"base": "rate"}, "base maps names to values"),
         ({"teacher_model": {"layer": 2}}, "objective.teacher_model: .*layer"),
         ({"base_objective": "joint"}, "base_objective is "),
-        ({"layer_map": (1, -2)}, "layer_map has whole numbers from 0"),
-        ({"layer_map": (-1, -1)}, "layer_map names no layer"),
-        ({"hard": 0.0, "soft": 0.0}, "hard, soft, .* is above 0"),
+        ({"layer_map": (1, -2)}, "layer_map must have whole numbers from 0"),
+        ({"layer_map": (-1, -1)}, "layer_map must name a layer"),
+        ({"hard": 0.0, "soft": 0.0}, "hard, soft, .* must be above 0"),
     ],
     "coco_lm": [
         ({"task": "chosen"}, "task must be replaced, not chosen"),
         ({"format": "segment_pair"}, "format must be stream, not segment_pair"),
     ],
     "electra": [
-        ({"tie": "all"}, "generator_size is 1, not 0.25"),
+        ({"tie": "all"}, "generator_size must be 1, not 0.25"),
         ({"head": "class", "task": "chosen"}, "head class needs task replaced"),
     ],
-    "infoword": [(TOO_MANY, "is at most 1, not 1.1")],
+    "infoword": [(TOO_MANY, "must be at most 1, not 1.1")],
     "joint": [
         ({"parts": {"a": {}}}, "part 'a': unknown objective.name 'a'"),
         ({"parts": {"lm": {"weight": [[5, 1], [2, 0]]}}}, "weight of part 'lm'"),
@@ -126,25 +129,28 @@ WRONG_FIELDS = {
         ),
     ],
     "mass": [
-        (TOO_MANY, r"mask_fraction \+ random_fraction is at most 1"),
-        ({"text_unit": "pair"}, "text_unit is document, passage, pieces, "),
+        (TOO_MANY, r"mask_fraction \+ random_fraction must be at most 1"),
+        ({"text_unit": "pair"}, "text_unit must be document, passage, pieces, "),
         ({"shortest": 5}, "shortest above 1 needs text_unit sentence, not stream"),
     ],
     "mix": [
-        ({"base_objective": "mix"}, "base_objective is bart, .*, not 'mix'"),
+        ({"base_objective": "mix"}, "base_objective must be bart, .*, not 'mix'"),
         ({"parts": {"a": {"mixing_rate": [[0, 1], [9, 0]]}}}, "0 at step 9"),
         ({"parts": {"a": {"mixing_rate": [[9, 1], [0, 1]]}}}, "steps that ascend"),
-        ({"parts": {"a": {"mixing_rate": "often"}}}, "rate of part 'a' is a number"),
+        (
+            {"parts": {"a": {"mixing_rate": "often"}}},
+            "rate of part 'a' must be a number",
+        ),
         ({"parts": {"a": {"rate": 7}}}, "part 'a': objective mlm: rate"),
         ({"parts": {"a": 3}}, "parts map names to fields"),
     ],
     "mlm": [
-        (TOO_MANY, "is at most 1, not 1.1"),
+        (TOO_MANY, "must be at most 1, not 1.1"),
         ({"sentence_task": "nsp"}, "segment_pair or sentence_pair"),
         (PAIR | {"sentence_task": "distance"}, "none, nsp, sop"),
         ({"boundary_targets": 3, "candidates": "all"}, "candidates ordinary"),
-        ({"shuffle_rate": 0.9}, r"rate \+ shuffle_rate is at most 1, not 1.05"),
-        ({"shuffle_rate": 0.1, "boundary_targets": 3}, "exclude each other"),
+        ({"shuffle_rate": 0.9}, r"rate \+ shuffle_rate must be at most 1, not 1.05"),
+        ({"shuffle_rate": 0.1, "boundary_targets": 3}, "cannot be combined"),
         ({"rounding": "independent", "unit": "span"}, "independent needs unit token"),
         (
             {"predict_at": "previous", "boundary_targets": 3},
@@ -162,7 +168,7 @@ WRONG_FIELDS = {
     "sentilare": [({"base": {"rate": 0.2}}, "base is empty with base_objective mlm")],
     "sequence_classification": [
         ({"lm_coef": 0.5}, "needs format=gpt and pool=token; got"),
-        ({"tail": 3, "stride": 8}, "tail is 0 with a stride"),
+        ({"tail": 3, "stride": 8}, "tail must be 0 with a stride"),
     ],
     "sequence_to_sequence": [
         ({"format": "bart", "target_length": 2}, "at least 3 with format bart, not 2")
@@ -174,21 +180,21 @@ WRONG_FIELDS = {
     "theseus": [
         (
             {"replacing_rate": [[5, 0.1], [2, 0.3]]},
-            "replacing_rate is a number of at least 0",
+            "replacing_rate must be a number of at least 0",
         )
     ],
     "tlm": [
-        (TOO_MANY, "is at most 1, not 1.1"),
+        (TOO_MANY, "must be at most 1, not 1.1"),
         *(
             ({"languages": languages}, "objective tlm: languages")
             for languages in ("0:1:2", "-1", "a:b", "", "0:-1")
         ),
     ],
     "unilm": [
-        ({"bidirectional": 0.5}, "sum to 1, not 1.16667"),
-        ({"mask_fraction": 0.95}, "is at most 1, not 1.05"),
+        ({"bidirectional": 0.5}, "sum 1, not 1.16667"),
+        ({"mask_fraction": 0.95}, "must be at most 1, not 1.05"),
     ],
-    "wklm": [(TOO_MANY, "is at most 1, not 1.1")],
+    "wklm": [(TOO_MANY, "must be at most 1, not 1.1")],
 }
 """Objective -> fields that do not go together or have values of their own kind, and the
 words of the error."""

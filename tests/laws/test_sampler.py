@@ -153,7 +153,7 @@ def test_what_a_sampler_cannot_write_is_one_line(name):
             assert make_sampler({key: default}, method=name).name == name
     with pytest.raises(UserError, match="unknown option 'max_token'; did you mean max"):
         make_sampler(method=name, max_token=3)
-    with pytest.raises(ValueError, match="max_tokens is at least 1"):
+    with pytest.raises(ValueError, match="max_tokens must be at least 1"):
         make_sampler(method=name, max_tokens=0)
     with pytest.raises(UserError, match="; give a shorter prompt"):
         make_write(name, fields={"max_length": 12})([[60] * 9])

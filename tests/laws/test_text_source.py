@@ -35,7 +35,7 @@ def test_it_has_files_or_a_corpus_and_files_alone_have_an_encoding(name):
     config = lm.get_config()
     config.data.update(corpus=cls.called, encoding="latin-1")
     made = Config.of(config)
-    with pytest.raises(UserError, match="is of files, not of"):
+    with pytest.raises(UserError, match="is for files, not for"):
         split_corpora(made.data, made.objective, "train")
 
 

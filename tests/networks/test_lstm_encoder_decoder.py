@@ -213,7 +213,7 @@ def test_dropout_of_the_states_is_what_the_next_position_reads():
         ({"residual": True, "input": "table"}, NEEDS, "residual .* set it to False"),
         ({"inner_width": 8, "input": "table"}, NEEDS, "inner_width .* set it to 0"),
         ({"joined_cell_width": 5}, NEEDS, "joined_cell_width .* set it to 0"),
-        ({}, Needs(pattern="full"), "reads the vectors of objective.vectors, and"),
+        ({}, Needs(pattern="full"), "reads objective.vectors, which is not set"),
         (
             {"joined_layers": 0},
             Needs(pattern="full", features="mix", input_features=F),
@@ -230,5 +230,5 @@ def test_what_does_not_go_together_is_refused(keys, needs, words):
 def test_a_text_without_its_vectors_is_refused(case):
     module, params, _ = case
     without = {k: v for k, v in ENCODER.items() if k != FEATURE}
-    with pytest.raises(UserError, match="which this text comes without"):
+    with pytest.raises(UserError, match="which this text does not have"):
         apply(module, params, lambda net: read(net, without, DECODER))

@@ -82,9 +82,17 @@ def test_the_error_names_what_cannot_be_merged(first, other, message):
             {"token_types": 2},
             r"token_types is 1,.*at least 2, or 0",
         ),
-        ({"decoder_layers": 3}, {}, r"decoder_layers is 3.*no decoder.*must be 0"),
-        ({"shared_embeddings": False}, {}, r"shared_embeddings is False.*no decoder"),
-        ({"shared_stacks": True}, {}, r"shared_stacks is True.*no decoder"),
+        (
+            {"decoder_layers": 3},
+            {},
+            r"decoder_layers is 3.*not an encoder-decoder.*must be 0",
+        ),
+        (
+            {"shared_embeddings": False},
+            {},
+            r"shared_embeddings is False.*not an encoder-decoder",
+        ),
+        ({"shared_stacks": True}, {}, r"shared_stacks is True.*not an encoder-decoder"),
         (
             {"shared_stacks": True, "decoder_layers": 3},
             {"stacks": "encoder_decoder"},
@@ -103,7 +111,7 @@ def test_the_error_names_what_cannot_be_merged(first, other, message):
         (
             {"cutoffs": [9], "output_head": "bias"},
             {"boundary_offsets": 2},
-            r"cutoffs excludes objective\.boundary_targets",
+            r"cutoffs cannot be combined with objective\.boundary",
         ),
     ],
 )

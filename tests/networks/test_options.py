@@ -32,9 +32,12 @@ KEY = jax.random.key(0)
         ),
         (
             {"layer_mixing": "layers", "layer_dropout": 0.1},
-            r"layer_mixing reads each layer, and model\.layer_dropout skips some",
+            r"layer_mixing reads each layer, but model\.layer_dropout skips some",
         ),
-        ({"attention_dropout": -0.1}, r"attention_dropout is at least 0, or -1.*-0\.1"),
+        (
+            {"attention_dropout": -0.1},
+            r"attention_dropout must be at least 0, or -1.*-0\.1",
+        ),
         ({"position": "rotary", "width": 6}, r"rotary needs an even width"),
         (
             {"position": "rotary", "head_width": 8, "rotary_fraction": 0.4},

@@ -174,5 +174,5 @@ def test_where_the_order_is_not_that_of_positions_it_is_refused(
     init("full")
     with pytest.raises(UserError, match=r"window is 3, but the attention mask.*=0"):
         init("general")
-    with pytest.raises(UserError, match=r"window is 3, but to mems .*window=0"):
+    with pytest.raises(UserError, match=r"window is 3, but all .* mems .*window=0"):
         init("causal", position="relative")

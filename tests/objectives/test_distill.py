@@ -253,8 +253,8 @@ def test_states_of_the_first_call_are_compared(size, fields):
         ({"attention": 1.0}, {"heads": 4}, "heads is 4 and the teacher's 2"),
         ({"attention": 1.0}, {"position": "t5"}, "biases of positions"),
         ({"relation": 1.0}, {"heads": 4}, "relation_heads is 0, but model.heads is 4"),
-        ({"relation": 1.0, "relation_heads": 3}, {}, "divides the widths.* 16 and"),
-        ({"hidden": 1.0}, {"layers": 3}, "no multiple of the student's 3"),
+        ({"relation": 1.0, "relation_heads": 3}, {}, "must divide the widths.* 16 and"),
+        ({"hidden": 1.0}, {"layers": 3}, "not a multiple of the student's 3"),
         (
             {"hidden": 1.0, "layer_map": (1, 4)},
             {"layers": 2},
@@ -276,7 +276,7 @@ def test_states_of_the_first_call_are_compared(size, fields):
                 "soft_at": "text",
             },
             {},
-            "token_classification reads the encoder's states alone",
+            "token_classification reads only the encoder's states",
         ),
         (
             {"base_objective": "lm", "base": {"mem_len": 8}},
@@ -328,7 +328,7 @@ def test_a_run_takes_its_teachers_network_and_vocabulary(teacher):
         own = state.params["stack"]["blocks"]["feedforward"]["in"]["kernel"][layer]
         kernel = found["stack"]["blocks"]["feedforward"]["in"]["kernel"]
         np.testing.assert_array_equal(kernel, own[None])
-    with pytest.raises(UserError, match=r"has 2 layers, and model\.layers is 1"):
+    with pytest.raises(UserError, match=r"has 2 layers, but model\.layers is 1"):
         build(**starts | {"train.init_layers": [0, 1]})
     with pytest.raises(UserError, match=r"names layer 2, but .* has layers 0 to 1"):
         restore_params(

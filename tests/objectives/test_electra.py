@@ -73,7 +73,7 @@ def test_a_pair_of_segments_is_from_one_document():
     assert (batch["token_type"].sum(axis=1) == [21, 14, 0, 0, 0]).all()
     with pytest.raises(UserError, match=r"model\.token_types is 1"):
         networks.build(model_options(token_types=1), objective.needs(VOCAB), VOCAB)
-    with pytest.raises(UserError, match="format is stream or segment_pair"):
+    with pytest.raises(UserError, match="format must be stream or segment_pair"):
         objectives.make_objective("electra", format="pair")
 
 

@@ -198,5 +198,5 @@ def test_the_command_writes_what_the_format_reads(tmp_path, capsys):
     assert len(parse(to.read_bytes())) == 1, "what was there stays"
     with pytest.raises(UserError, match="no word that occurs 9 times"):
         run(f"--texts={source}", f"--to={to}", "--min-count=9")
-    with pytest.raises(UserError, match=r"its name ends in \.cooccurrences"):
+    with pytest.raises(UserError, match=r"must end in \.cooccurrences"):
         run(f"--texts={source}", "--to=cells.txt")

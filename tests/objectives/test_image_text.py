@@ -293,7 +293,9 @@ def test_boxes_without_classes_are_refused(monkeypatch):
     objective, example = make(**BOXES)
     store = pictures.open_store("random")._replace(class_names=())
     monkeypatch.setattr(pictures, "open_store", lambda _: store)
-    with pytest.raises(UserError, match=r"objective.images have none; set it to 0"):
+    with pytest.raises(
+        UserError, match=r"objective.images have no boxes with classes; set it"
+    ):
         objective.corrupt(example, keys(32), VOCAB, LENGTH)
 
 
@@ -343,5 +345,5 @@ def test_answers_of_one_picture_are_no_independent_ones(tmp_path):
     found = nlvr.answers(predictions, captions)
     assert found["accuracy"] == 0.5 and found["interval"] == [0, 1]
     predictions.write_text("\n".join(map(json.dumps, items[1:])), "utf-8")
-    with pytest.raises(ValueError, match="has not the texts"):
+    with pytest.raises(ValueError, match="does not have the texts"):
         nlvr.answers(predictions, captions)

@@ -243,7 +243,7 @@ def test_each_part_may_have_its_own_token_types():
     few = objectives.make_objective("joint", parts=pairs, token_types=1)
     with pytest.raises(UserError, match=r"objective\.token_types is 1, .* set it to 2"):
         few.needs(VOCAB)
-    with pytest.raises(UserError, match="token_types is at least 0"):
+    with pytest.raises(UserError, match="token_types must be at least 0"):
         objectives.make_objective("joint", parts=parts, token_types=-1)
 
 

@@ -207,7 +207,7 @@ def test_more_labels_than_levels_are_refused():
     with pytest.raises(UserError, match=r"levels is 2, but the texts have labels"):
         objective.corrupt(example, keys(3), VOCAB, 22)
     tagged = {"pos": "tags", "base_objective": "sequence_classification"}
-    with pytest.raises(UserError, match=r"pos=tags excludes labels of texts"):
+    with pytest.raises(UserError, match=r"pos=tags cannot be combined"):
         objectives.make_objective("sentilare", **tagged).text_spec(22)
 
 
@@ -418,8 +418,8 @@ def test_wrong_links_are_refused_in_one_line(tmp_path, row, message):
     ("name", "fields", "message"),
     [
         ("ernie_thu", {}, "objective.entities is not set"),
-        ("ernie_thu", {"entities": "none.npz"}, "is no table of palimpsest link"),
-        ("ernie_thu", {"entities": "/dev/null"}, "is no table of palimpsest link"),
+        ("ernie_thu", {"entities": "none.npz"}, "is not a table of palimpsest link"),
+        ("ernie_thu", {"entities": "/dev/null"}, "is not a table of palimpsest link"),
         ("sentilare", {}, "needs words with a polarity"),
         ("sentilare", {"positive": "x", "negative": "y"}, "word<TAB>x and word<TAB>y"),
         ("kepler", {"max_relations": 2}, "has 3 relations; raise it"),

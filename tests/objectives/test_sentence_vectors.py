@@ -226,7 +226,7 @@ def test_wrong_pairs_are_one_line(tmp_path):
         with pytest.raises(UserError, match=words) as error:
             rated_program(program._replace(objective=wrong.objective), wrong)
         assert "\n" not in str(error.value) and "data." not in str(error.value)
-    with pytest.raises(UserError, match="similarity_label names a column"):
+    with pytest.raises(UserError, match="similarity_label must be a column"):
         tiny_config(folder, "simcse", **pairs | {"objective.similarity_label": ""})
 
 

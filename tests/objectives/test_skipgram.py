@@ -314,7 +314,7 @@ def test_the_optimum_is_shifted_pmi(rule, negatives_of):
 def test_a_text_without_counts_is_refused():
     info = words([1, 1])._replace(token_count=None)
     objective = objectives.make_objective("cbow")
-    with pytest.raises(UserError, match=r"how often words occur.*data.corpus"):
+    with pytest.raises(UserError, match=r"counts of words.*data.corpus"):
         objective.corrupt(example_of([[0, 1]], info), keys(1), info, 4)
     key = counter_rng.row_key(0, np.zeros(1, int), np.zeros(1, int))
     with pytest.raises(UserError, match="two words"):

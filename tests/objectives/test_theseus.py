@@ -148,7 +148,11 @@ def test_evaluations_are_of_the_student_alone():
 @pytest.mark.parametrize(
     ("fields", "student", "words"),
     [
-        ({}, {"layers": 3}, "4 layers of the teacher are no multiple of model.layers"),
+        (
+            {},
+            {"layers": 3},
+            "4 layers of the teacher are not a multiple of model.layers",
+        ),
         ({}, {"layers": 2, "width": 8}, "model.width is 8 and the teacher's 16"),
         ({}, {"layers": 2, "window": 4}, "theseus needs model.window 0, not 4"),
         ({"base_objective": "dae"}, {"layers": 2}, "dae has a network with encoder_"),

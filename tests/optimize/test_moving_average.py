@@ -83,7 +83,7 @@ def test_two_averages_are_refused():
 @pytest.mark.parametrize("average", [{"ema_decay": 0.9}, {"average_from": 0.5}])
 def test_an_average_of_what_is_pruned_is_refused(average):
     """It would have weights from before they were pruned."""
-    with pytest.raises(ValueError, match=r"an average .* has none; set ema_decay to 0"):
+    with pytest.raises(ValueError, match=r"averages .* have none; set ema_decay to 0"):
         OptimizerOptions(prune="magnitude", **average)
 
 

@@ -194,7 +194,9 @@ def test_soft_movement_has_a_threshold_and_a_penalty_that_rise():
 
 
 def test_pruning_ends_after_it_begins():
-    with pytest.raises(UserError, match=r"prune_end is 0\.2; it is at least .*, 0\.5"):
+    with pytest.raises(
+        UserError, match=r"prune_end is 0\.2; it must be at least .*, 0\.5"
+    ):
         keys = {"prune": "magnitude", "prune_begin": 0.5, "prune_end": 0.2}
         make_optimizer(section(warmup_steps=0, **keys), 9)
 

@@ -372,7 +372,7 @@ def test_a_file_of_vectors_that_does_not_fit_is_told(text, keys, error, tmp_path
 def test_vectors_need_a_width_and_one_stack(fields, words):
     with pytest.raises(UserError, match=words):
         objectives.make_objective("token_classification", **fields)
-    with pytest.raises(UserError, match="random:N has a whole number"):
+    with pytest.raises(UserError, match="random:N must be a whole number"):
         read_words("random:x")
 
 

@@ -106,7 +106,7 @@ def test_a_run_whose_tasks_vocabulary_is_not_saved_says_so(tmp_path):
         (workdir / name).unlink(missing_ok=True)
     ways = WAYS["open_run"], WAYS["export_run"], partial(restore_run, config)
     for way in ways:
-        with pytest.raises(UserError, match=r"data\.task=.* is not saved with a run"):
+        with pytest.raises(UserError, match=r"a run does not save that of data\.task="):
             way(workdir)
 
 

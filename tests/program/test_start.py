@@ -71,7 +71,9 @@ def test_a_layer_that_becomes_the_first_keeps_its_norm():
     assert has_norm([1, 2]) and has_norm([1, 2], True)
     assert not has_norm([0, 2])
     for layers, given in (([2, 0], None), ([1, 2], False), ([0, 0], None)):
-        with pytest.raises(UserError, match="so it can only come first; without it"):
+        with pytest.raises(
+            UserError, match="so it can only come first; if it is left out"
+        ):
             has_norm(layers, given)
 
 

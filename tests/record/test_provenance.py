@@ -23,6 +23,6 @@ def test_a_workdir_that_is_not_that_of_process_0_is_refused(tmp_path, monkeypatc
     monkeypatch.setattr(provenance, "SHARED_FILE_TIMEOUT_S", 0.0)
     monkeypatch.setattr(processes, "broadcast_from_process_0", lambda number: -1)
     with pytest.raises(
-        UserError, match=r"--workdir=.* of process 0 is not that of pro"
+        UserError, match=r"--workdir=.* of process 0 is not the folder of pro"
     ):
         provenance.write_provenance(tmp_path, {}, provenance.gather_provenance("", {}))

@@ -291,7 +291,7 @@ def test_what_cannot_be_exported_is_refused(electra, tmp_path):
     (tmp_path / "full" / "file").touch()
     with pytest.raises(UserError, match=r"--to=.*is not an empty folder"):
         export_run(electra[0], tmp_path / "full")
-    with pytest.raises(UserError, match=r"is no run: it has no config\.json"):
+    with pytest.raises(UserError, match=r"is not a run: it has no config\.json"):
         list(export_run(tmp_path, tmp_path / "to"))
 
 

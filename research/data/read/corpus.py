@@ -52,7 +52,7 @@ def no_text(corpus: Corpus) -> UserError:
     if sizes and not any(sizes):
         return UserError(f"{corpus.name!r} is empty; name a file with text")
     return UserError(
-        f"{corpus.name!r} has no text: it is white space, or rows without text alone; "
+        f"{corpus.name!r} has no text: it has only white space, or rows without text; "
         "name a file with text"
     )
 
@@ -98,7 +98,7 @@ def split_fractions(text: str) -> tuple[float, float, float]:
     legal = len(fractions) == 3 and fractions[0] > 0 and min(fractions) >= 0
     if not legal or abs(sum(fractions) - 1) > 1e-9:
         raise ValueError(
-            "data.split is three fractions, of train, valid and test, whose sum is 1, "
+            "data.split must be three fractions, of train, valid and test, with sum 1, "
             f"as in 0.8,0.1,0.1, not {text!r}"
         )
     return fractions

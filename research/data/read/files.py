@@ -143,13 +143,13 @@ class _Reader:
             found = self.format_of(first)
             if found and not found.is_encoded and not is_utf8(self.options.encoding):
                 raise UserError(
-                    f"data.encoding={self.options.encoding} is of text files; {first} "
-                    "says itself what its bytes are"
+                    f"data.encoding={self.options.encoding} is for text files, which "
+                    f"{first} is not; leave it out"
                 )
             rules = found.label_rules if found else ()
             if rules and label and label not in rules:
                 raise UserError(
-                    f"data.label={label}: {first} has no columns; its label is "
+                    f"data.label={label}: {first} has no columns; data.label can be "
                     f"{', '.join(rules[:-1])} or {rules[-1]}; data.format=tsv reads "
                     "columns whatever the file's name"
                 )
@@ -159,15 +159,15 @@ class _Reader:
                 is_beside = parent.is_dir() and first.parent.parent != parent
                 if label == "folder" and is_beside:
                     raise UserError(
-                        f"data.label=folder: {first} is in no folder of {name} that "
-                        "is a label; a glob names the others, as in "
+                        f"data.label=folder: {first} is not in a folder of {name}, "
+                        "whose name would be its label; leave it out by a glob, as in "
                         f"{name}/[np]*/*{first.suffix}"
                     )
         if len(by_label) == 1 and self._key in ("data.corpus", "data.train"):
             ((only, first),) = by_label.items()
             raise UserError(
-                f"data.label={label}: the label of all {len(texts)} files of {name} is "
-                f"{only!r}, as that of {first.name}; {_OTHER_RULES[label]}"
+                f"data.label={label}: all {len(texts)} files of {name} have the label "
+                f"{only!r}, such as {first.name}; {_FILE_RULES}"
             )
 
     def arrays(self, texts: list[tuple[Path, ...]]) -> dict[str, ArrayType]:
@@ -284,7 +284,7 @@ def _find_files(name: str, reader: _Reader, key: str) -> list[tuple[Path, ...]]:
         )
     for file in found:
         if not file.is_file():
-            raise UserError(f"{file}: no file, or a link that leads to none")
+            raise UserError(f"{file}: no such file, or a broken link")
     reader.check(name, texts)
     return sorted(texts + parallel)
 
@@ -300,14 +300,10 @@ def _file_label(file: Path, rule: str) -> str:
     return file.name.removesuffix(compression).partition(".")[0]
 
 
-_OTHER_RULES = {
-    "file": "that is its name up to the first dot; data.label=suffix is what follows "
-    "the last one, and folder the folder that it is in",
-    "suffix": "that is what follows the last dot of its name; data.label=file is what "
-    "precedes the first one, and folder the folder that it is in",
-    "folder": "that is the folder that it is in; data.label=file and suffix are what "
-    "precedes the first dot of its name and what follows the last one",
-}
+_FILE_RULES = (
+    "data.label=file is the name up to the first dot, suffix the part after the last "
+    "dot, folder the name of the folder"
+)
 
 
 def _sha256(file: Path) -> str:

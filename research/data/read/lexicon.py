@@ -62,8 +62,8 @@ def read_lexicon(path: str, texts: str = "") -> Callable[[Any], Lexicon]:
         return _read_graph(path, files, texts)
     if texts:
         raise UserError(
-            f"data.lexicon_texts is {texts!r}, but data.lexicon={path} has no triples, "
-            "whose entities and relations these are; set it to nothing"
+            f"data.lexicon_texts is {texts!r}, but data.lexicon={path} has no triples; "
+            "set data.lexicon_texts to nothing"
         )
     rows = [row for file in files for row in _read_entries(file)]
     entries, entry_types = zip(*rows, strict=True)
@@ -352,7 +352,9 @@ def _read_entries(file: Path) -> Iterator[tuple[str, str]]:
     """(entry, type) of each line that is not blank."""
     for number, columns in read_rows(file, LEXICON):
         if len(columns) != 2 or not all(columns):
-            raise UserError(f"{file}:{number}: a line of a lexicon is entry<TAB>type")
+            raise UserError(
+                f"{file}:{number}: a line of a lexicon must be entry<TAB>type"
+            )
         yield columns[0], columns[1]
 
 

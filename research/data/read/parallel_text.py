@@ -57,11 +57,13 @@ def _named_sides(
         if side not in sides and not (side == options.label and options.optional):
             there = ", ".join(file.name for file in itertools.chain(*sides.values()))
             raise UserError(
-                f"{stem}.{side}: no such file beside {there}, whose lines it shares by "
-                f"data.fields={fields}; a glob such as {stem}.* names all"
+                f"{stem}.{side}: no such file beside {there}, but "
+                f"data.fields={fields} needs it; a glob such as {stem}.* names all"
             )
         if len(same := sides.get(side, ())) > 1:
-            raise UserError(f"{same[0]} and {same[1]} are one side of a text; name one")
+            raise UserError(
+                f"{same[0]} and {same[1]} are the same side of a text; name one"
+            )
         files += same
     return tuple(files)
 
@@ -108,5 +110,6 @@ def _unequal(
         for file, line, side in zip(files, lines, sides, strict=True)
     )
     return UserError(
-        f"files of one parallel text have equal numbers of lines: {', '.join(counts)}"
+        "files of one parallel text must have equal numbers of lines: "
+        f"{', '.join(counts)}"
     )

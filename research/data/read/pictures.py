@@ -167,7 +167,9 @@ def read_captioned(path: Path) -> list[Row]:
             try:
                 file_number, text = str(row["image"]), row["text"]
             except (KeyError, TypeError) as error:
-                raise LineError(number, "no line of palimpsest images") from error
+                raise LineError(
+                    number, "not a line that palimpsest images wrote"
+                ) from error
             yield Row(f"{path}:{number}", file_number, (text,), "", None, (), ())
 
     return _read(path, rows)
@@ -233,7 +235,7 @@ def _object_lines(file: Any, columns: Columns) -> Iterator[Line]:
     needed = [columns.file, *columns.caption, columns.group, columns.label]
     for number, row in json_rows(file):
         if not isinstance(row, dict):
-            raise LineError(number, f"a line is a JSON object, not {row!r:.40}")
+            raise LineError(number, f"a line must be a JSON object, not {row!r:.40}")
         for name in needed:
             if name and name not in row:
                 raise LineError(number, f"no key {name!r}: there is {', '.join(row)}")

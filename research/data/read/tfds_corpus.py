@@ -203,7 +203,7 @@ def _reader(
 
     def make(row: Mapping) -> Made:
         if wrong := [f for f in fields if not isinstance(row[f], bytes)]:
-            raise UserError(f"{where}: feature {wrong[0]} is no text")
+            raise UserError(f"{where}: feature {wrong[0]} is not text")
         parts = [text_of(row[field], "replace") for field in fields]
         if options.fields and not all(part.strip() for part in parts):
             return None, "left out, since a field of data.fields is blank"

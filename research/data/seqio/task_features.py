@@ -56,9 +56,9 @@ def choose_features(
         rooms = {"inputs": spec.max_first, "targets": spec.length - spec.max_first}
     elif spec.has_pairs and not spec.pair_labels:
         raise UserError(
-            f"{name} does not say the parts of its texts, by which the objective reads "
-            "them, also where it reads the first alone; name files of text (data.train "
-            "with data.fields), or use a task that has the objective's arrays"
+            f"{name} does not mark the parts of its texts, which the objective needs; "
+            "name files of text (data.train with data.fields), or use a task that has "
+            "the objective's arrays"
         )
     elif spec.has_pairs:
         raise UserError(
@@ -73,7 +73,8 @@ def choose_features(
     first, *others = (features[key].vocabulary for key in rooms)
     if any(other != first for other in others):
         raise UserError(
-            f"{name}: its inputs and targets have two vocabularies; the network has one"
+            f"{name}: its inputs and targets have different vocabularies, but the "
+            "network has one"
         )
     return tuple(rooms), rooms
 

@@ -95,8 +95,8 @@ class TaskSource:
         text_spec = objective.text_spec(length)
         if text_spec.arrays and not text:
             raise UserError(
-                f"data.task {provider.name} has text alone, but the objective reads "
-                f"arrays beside it: {', '.join(text_spec.arrays)}"
+                f"data.task {provider.name} has only text, but the objective also "
+                f"reads arrays: {', '.join(text_spec.arrays)}"
             )
         self._width, self._text = text_spec.width, text
         self._seed, self._batch_size = seed, batch_size

@@ -76,9 +76,9 @@ def open_text(
     named = files_of(data, data.eval_split)
     if named and len(rates) > 1 and objective.reads_corpus:
         raise UserError(
-            f"objective {objective.name} reads which corpus of data.mixture a "
-            f"text is from, as its language, and data.{data.eval_split} names none of "
-            "them; leave it out: data.held_out divides each corpus"
+            f"objective {objective.name} takes the language of a text from its corpus "
+            f"in data.mixture, but data.{data.eval_split} names none of these; leave "
+            "it out: data.held_out divides each corpus"
         )
     cache = caches.resolve_cache_dir(data.cache_dir)
     text_spec = objective.text_spec(data.length)
@@ -332,20 +332,20 @@ def _check_arrays(
             if found.stored != expected.get(name, found).stored:
                 raise UserError(
                     f"the objective reads an array {name!r} of type "
-                    f"{expected[name].stored} beside the text, which in the {split} "
-                    f"split is of type {found.stored}; data.format says which"
+                    f"{expected[name].stored}, but in the {split} split it is of type "
+                    f"{found.stored}; data.format determines the type"
                 )
             if text_spec.has_pieces and found.stored.shape:
                 raise UserError(
-                    f"a document's array {name!r} is read once in a row; set "
-                    "data.packing=none"
+                    f"the array {name!r} is of a whole document, so that a row can "
+                    "have only one; set data.packing=none"
                 )
             continue
         known = ", ".join(sorted({each for arrays in given for each in arrays}))
         wrong = "of several types" if types else f"missing; it has {known or 'none'}"
         raise UserError(
-            f"the objective reads an array {name!r} beside the text, which in the "
-            f"{split} split is {wrong}; data.format says which arrays there are"
+            f"the objective reads an array {name!r}, which in the {split} split is "
+            f"{wrong}; data.format determines the arrays"
         )
 
 
@@ -426,7 +426,9 @@ def split_corpora(
     for name in names if not is_utf8(data.encoding) else ():
         source = source_of(name)
         if name in stdlib_corpus.NAMES or (source and not source.is_files):
-            raise UserError(f"data.encoding={data.encoding} is of files, not of {name}")
+            raise UserError(
+                f"data.encoding={data.encoding} is for files, not for {name}"
+            )
     if trained and not named:
         raise UserError(
             f"data.{data.train_split} names files that are all for training; name "
@@ -475,7 +477,8 @@ def load_corpus(
     """
     if not 0 <= held_out < 0.5:
         raise UserError(
-            f"data.held_out is {held_out}; it is a fraction of documents in [0, 0.5)"
+            f"data.held_out is {held_out}; it must be a fraction of documents in [0, "
+            "0.5)"
         )
     if name in stdlib_corpus.NAMES:
         return stdlib_corpus.load_stdlib_corpus(name, held_out)

@@ -104,7 +104,9 @@ def save_batches(
       UserError: the batches have several lengths (data.length_buckets).
     """
     if data.train.buckets is not None:
-        raise UserError("batches of several lengths; set data.length_buckets=[]")
+        raise UserError(
+            "batches of several lengths cannot be saved; set data.length_buckets=[]"
+        )
     folder.mkdir(parents=True, exist_ok=True)
     (folder / META_FILE).unlink(missing_ok=True)
     size = data.train.batch_size

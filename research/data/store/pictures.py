@@ -96,7 +96,7 @@ def number_pictures(rows: list[Row]) -> dict[str, Row]:
         elif row.boxes and _regions(row) != _regions(first):
             raise UserError(
                 f"{row.where}: {row.file} has other boxes or classes in {first.where}; "
-                "a picture has them once"
+                "they must be the same"
             )
     return found
 
@@ -127,7 +127,7 @@ def store_key(
             state = features.stat()
         except OSError as error:
             raise UserError(
-                f"{features} is no .npz of features ({os_reason(error)})"
+                f"{features} is not an .npz of features ({os_reason(error)})"
             ) from error
         own = [state.st_size, state.st_mtime_ns]
     return cache.fingerprint([VERSION, size, each, *own])
@@ -249,7 +249,7 @@ def _write_features(path: Path, source: Path, rows: list[Row], most: int) -> Non
                     )
                 if not np.isfinite(own).all():
                     raise UserError(
-                        f"{source}: {row.file} has values that are no number"
+                        f"{source}: {row.file} has values that are not numbers"
                     )
                 if not file.tell():
                     shape = len(rows), most, width
@@ -260,7 +260,7 @@ def _write_features(path: Path, source: Path, rows: list[Row], most: int) -> Non
                 file.write(padded.tobytes())
     except (OSError, ValueError, AttributeError, zipfile.BadZipFile) as error:
         reason = os_reason(error) if isinstance(error, OSError) else error
-        raise UserError(f"{source} is no .npz of features ({reason})") from error
+        raise UserError(f"{source} is not an .npz of features ({reason})") from error
 
 
 def read_caption_vectors(source: Path, rows: Sequence[Row]) -> np.ndarray:
@@ -358,7 +358,7 @@ def _open(folder: Path) -> Store:
     except (OSError, ValueError, EOFError) as error:
         reason = os_reason(error) if isinstance(error, OSError) else error
         raise UserError(
-            f"objective.images={folder} is no folder of palimpsest images ({reason})"
+            f"objective.images={folder} is not a folder of palimpsest images ({reason})"
         ) from error
 
 
@@ -411,8 +411,8 @@ def other_pictures(key: np.ndarray, number: np.ndarray, store: Store) -> np.ndar
     count = np.where(is_train, store.num_train, len(store.pixels) - store.num_train)
     if (count < 2).any():
         raise UserError(
-            "a picture is told from another one of its split, but a split of "
-            "objective.images has one alone"
+            "a picture is compared with another one of its split, but a split of "
+            "objective.images has only one"
         )
     draw = counter_rng.uniform(key, "other picture", 1)[:, 0]
     shift = 1 + (draw * (count - 1)).astype(np.int64)

@@ -201,7 +201,7 @@ def _marian_json(data: bytes, vocab_json: bytes) -> bytes:
     """
     proto = sentencepiece_model_pb2.ModelProto.FromString(data)
     if proto.trainer_spec.model_type != 1:
-        raise UserError("it is no unigram model; Marian's are")
+        raise UserError("it is not a unigram model, as Marian's are")
     ids = json.loads(vocab_json)
     scores = {each.piece: each.score for each in proto.pieces if each.type == 1}
     names = sorted(ids, key=ids.get)

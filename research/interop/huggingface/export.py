@@ -75,8 +75,7 @@ def write_network(
     heads_alone = ("head_", "pooler/")
     if outside := [path for path in left if not path.startswith(heads_alone)]:
         raise UserError(
-            f"Hugging Face's {name} has no place for the parameters "
-            f"{', '.join(outside)}"
+            f"Hugging Face's {name} has no parameters for {', '.join(outside)}"
         )
     config |= {"architectures": [name], "model_type": family.model_type}
     config |= _label_config(network, heads)
@@ -115,8 +114,8 @@ def _choose_family(network: Network) -> tuple[Family, dict[str, Any], list[str]]
     """The family, its config, and options of training that it cannot say."""
     if "token/embedding" not in network.params:
         raise UserError(
-            "Hugging Face has no architecture here of a network without a token table "
-            "of its own, such as model.network=two_towers"
+            "Hugging Face has no architecture for a network without its own token "
+            "table, such as model.network=two_towers"
         )
     pattern, others, without_head = network.pattern, [], None
     tasks = _task_heads(network.params)

@@ -61,7 +61,9 @@ def class_names(config: Mapping[str, Any]) -> list[str]:
     names = config.get("architectures")
     names = [] if names is None else names
     if not isinstance(names, list) or not all(isinstance(n, str) for n in names):
-        raise UserError(f"config.json: architectures is {names!r}, no list of names")
+        raise UserError(
+            f"config.json: architectures is {names!r}; it must be a list of names"
+        )
     return names
 
 
@@ -75,7 +77,9 @@ def object_at(config: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise UserError(f"config.json: {key} is {value!r}; it is an object, or null")
+        raise UserError(
+            f"config.json: {key} is {value!r}; it must be an object, or null"
+        )
     return value
 
 

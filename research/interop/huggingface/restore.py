@@ -283,8 +283,8 @@ def head_keys(model: Model, objective: str) -> dict[str, str]:
         return found | {"objective.pool": pool}
     if objective in POOLED_TASKS and pool == "mean":
         raise UserError(
-            f"{model.path}: its choices are the mean of their states "
-            f"(classifier_pooling), and objective {objective} reads one token"
+            f"{model.path}: it reads choices by the mean of their states "
+            f"(classifier_pooling), but objective {objective} reads one token"
         )
     return found
 
@@ -466,8 +466,8 @@ def _check_readout(model: Model, params: Mapping[str, Any]) -> None:
     if own not in ("", activation) and "output/dense/kernel" in params:
         raise UserError(
             f"{model.path}: a {model.family.model_type} model predicts tokens with "
-            f"activation {own}, whatever its layers have, and a network here has one "
-            f"for both ({activation})"
+            f"activation {own}, but a network here uses that of its layers "
+            f"({activation})"
         )
 
 

@@ -47,7 +47,7 @@ def check_options(options: Any) -> None:
     if options.scheme.is_in_attention or options.logit_features:
         raise UserError(
             f"model.network {options.name} has attention between entities, which have "
-            "no positions; model.position must be one that is added to embeddings, as "
+            "no positions; model.position must be added to embeddings, such as "
             f"learned, got {options.position}"
         )
 

@@ -76,8 +76,8 @@ class Output(readouts.Output):
         edges = [0, *self.cutoffs, size]
         if edges != sorted(set(edges)):
             raise UserError(
-                f"model.cutoffs are {list(self.cutoffs)}; they ascend, from above 0 to "
-                f"below {size}, the entries of the vocabulary"
+                f"model.cutoffs are {list(self.cutoffs)}; they must ascend, from above "
+                f"0 to below {size}, the entries of the vocabulary"
             )
         return edges
 
@@ -114,7 +114,9 @@ class AdaptiveReadout(readouts.OtherReadout):
         skipped. A position is correct if both cluster and word are.
         """
         if options.smoothing or options.z_loss:
-            raise UserError("model.cutoffs excludes label smoothing and a z-loss")
+            raise UserError(
+                "model.cutoffs cannot be combined with label smoothing or a z-loss"
+            )
         entry_BK = target_BK  # target of the head: the word itself, or its cluster
         for number, cutoff in enumerate(self.cutoffs):
             entry_BK = jnp.where(

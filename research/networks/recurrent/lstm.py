@@ -28,8 +28,8 @@ class Network(LSTMOptions):
         characters = None
         if self.input == "vectors" and not needs.input_features:
             raise UserError(
-                "model.input vectors reads the vectors of objective.vectors, and there "
-                "are none; set it and objective.vectors_width"
+                "model.input vectors reads objective.vectors, which is not set; set it "
+                "and objective.vectors_width"
             )
         if self.spelled_by:
             characters = spell(needs.spelling, self.word_bytes)
@@ -57,13 +57,13 @@ class Network(LSTMOptions):
             )
         if self.joined_layers and needs.features in OF_SEVERAL_LAYERS:
             raise UserError(
-                f"features {needs.features} are of layers that read one direction; set "
+                f"features {needs.features} need layers that read one direction; set "
                 "model.joined_layers=0"
             )
         if both and needs.mems:
             raise UserError(
-                "a row goes on from the row before it in one direction alone, but this "
-                "objective reads texts from both ends"
+                "rows can continue the rows before them only in one direction, but "
+                "this objective reads texts from both ends"
             )
         return (TwoLSTMs if both else LSTM)(
             self,
@@ -93,6 +93,6 @@ class Network(LSTMOptions):
         ):
             if not is_legal:
                 raise UserError(
-                    f"model.{key} is not for an encoder and a decoder of LSTMs, whose "
-                    f"layers are alike; set it to {value}"
+                    f"model.{key} is not for an encoder-decoder of LSTMs, whose layers "
+                    f"are all alike; set it to {value}"
                 )

@@ -257,8 +257,8 @@ def read_words(token: nn.Module, group: Mapping) -> Words:
     if isinstance(token, GivenVectors):
         if FEATURE not in group:
             raise UserError(
-                "model.input vectors reads the vectors of words, which this text comes "
-                "without"
+                "model.input vectors reads the vectors of words, which this text does "
+                "not have"
             )
         return Words(group[FEATURE], None)
     return Words(token(group["token"]), group.get(FEATURE))

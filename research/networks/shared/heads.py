@@ -64,10 +64,12 @@ class HeadSpec:
     def __post_init__(self):
         legal = ("", "none", *HEAD_ACTIVATIONS)
         if self.activation not in legal:
-            raise ValueError(f"activation is {self.activation!r}, not one of {legal}")
+            raise ValueError(
+                f"activation must be one of {legal}, not {self.activation!r}"
+            )
         if self.size < 0 or self.hidden < 0:
             raise ValueError(
-                f"size is {self.size} and hidden {self.hidden}: both are at least 0"
+                f"size is {self.size} and hidden {self.hidden}: both must be at least 0"
             )
 
 

@@ -114,7 +114,7 @@ class Options:
         for place in self.dropout_places:
             if -1 < getattr(self, f"{place}_dropout") < 0:
                 raise UserError(
-                    f"model.{place}_dropout is at least 0, or -1 for that of "
+                    f"model.{place}_dropout must be at least 0, or -1 for "
                     f"model.dropout, not {getattr(self, f'{place}_dropout')}"
                 )
 

@@ -126,8 +126,8 @@ def add_window(
         )
     if inputs.mems_segment is not None:
         raise UserError(
-            f"model.window is {options.window}, but to mems (objective.mem_len) all "
-            "queries attend; set model.window=0"
+            f"model.window is {options.window}, but all queries attend to mems "
+            "(objective.mem_len); set model.window=0"
         )
     mask = _make_mask(options, inputs._replace(window=options.window))
     in_window = prepared.scheme.in_window(prepared.positions, options, inputs)

@@ -307,7 +307,7 @@ class Stack(Module):
         layers = params, *self._by_layer(mems, cache, encoded, runs)
         if options.mixes_layers and runs is not None:
             raise UserError(
-                "model.layer_mixing reads each layer, and this objective skips some; "
+                "model.layer_mixing reads each layer, but this objective skips some; "
                 "set it to none"
             )
         if decodes:

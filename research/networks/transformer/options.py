@@ -237,7 +237,7 @@ class TransformerOptions(networks.Network):
     def _check_dropout(self):
         if self.mixes_layers and self.dropout_rate("layer") > 0:
             raise UserError(
-                "model.layer_mixing reads each layer, and model.layer_dropout skips "
+                "model.layer_mixing reads each layer, but model.layer_dropout skips "
                 "some; set one of them to its default, none or 0"
             )
 

@@ -34,18 +34,18 @@ class Network(TransformerOptions):
         heads = tuple(needs.heads.items())
         if needs.layers and needs.stacks != "one":
             raise UserError(
-                "the states and projections of each layer are those of a network of "
-                f"one stack, but that of this objective has {needs.stacks}"
+                "only a network of one stack gives the states and projections of each "
+                f"layer, but this objective needs {needs.stacks}"
             )
         if needs.layers and self.dropout_rate("layer") > 0:
             raise UserError(
-                "model.layer_dropout skips layers, of which this objective reads each; "
-                "set it to 0"
+                "model.layer_dropout skips layers, but this objective reads each "
+                "layer; set it to 0"
             )
         if needs.future and needs.stacks != "one":
             raise UserError(
-                "blocks that predict tokens after the next are those of a network of "
-                f"one stack, but that of this objective has {needs.stacks}"
+                "only a network of one stack has blocks that predict tokens after the "
+                f"next, but this objective needs {needs.stacks}"
             )
         if needs.stacks == "encoder_decoder":
             return EncoderDecoder(self, size, heads)
@@ -79,8 +79,8 @@ class Network(TransformerOptions):
         if 0 < self.token_types < needs.token_types:
             raise UserError(
                 f"model.token_types is {self.token_types}, but the objective writes "
-                f"{needs.token_types} token types; it is at least {needs.token_types}, "
-                "or 0 for a network that ignores them"
+                f"{needs.token_types} token types; it must be at least "
+                f"{needs.token_types}, or 0 for a network that ignores them"
             )
         self.scheme.check_needs(self, needs)
         if needs.mems and self.bias_scheme:
@@ -100,13 +100,13 @@ class Network(TransformerOptions):
             )
         if self.mask_decoder and needs.stacks not in ("one", "generator_discriminator"):
             raise UserError(
-                "model.mask_decoder is for networks of one stack, and a generator; set "
-                "it to 0"
+                "model.mask_decoder is for networks of one stack and for generators; "
+                "set it to 0"
             )
         if needs.stacks not in ("one", "two_directions"):
             self.check_one_softmax("is for networks of one stack")
         if needs.boundary_offsets:
-            self.check_one_softmax("excludes objective.boundary_targets")
+            self.check_one_softmax("cannot be combined with objective.boundary_targets")
         if needs.stacks == "encoder_decoder":
             self._check_shared_stacks()
             return
@@ -114,7 +114,7 @@ class Network(TransformerOptions):
             if getattr(self, name) != value:
                 raise UserError(
                     f"model.{name} is {getattr(self, name)}, but the network of this "
-                    f"objective has no decoder beside an encoder; it must be {value}"
+                    f"objective is not an encoder-decoder; it must be {value}"
                 )
 
     def _check_shared_stacks(self) -> None:

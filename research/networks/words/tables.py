@@ -69,8 +69,8 @@ class Network(networks.Network):
 
         if self.min_ngram > self.max_ngram:
             raise UserError(
-                f"model.min_ngram is {self.min_ngram}, but model.max_ngram "
-                f"{self.max_ngram}; it is at least as large"
+                f"model.max_ngram is {self.max_ngram}; it must be at least "
+                f"model.min_ngram, {self.min_ngram}"
             )
 
     @property

@@ -369,8 +369,8 @@ def parse_schedule(value: Any, name: str) -> Schedule:
         valid = False
     if not valid:
         raise ValueError(
-            f"{name} is a number of at least 0, or [[step, number], ...] with steps "
-            f"that ascend, not {value!r}"
+            f"{name} must be a number of at least 0, or [[step, number], ...] with "
+            f"steps that ascend, not {value!r}"
         )
     return points
 

@@ -125,7 +125,7 @@ class Objective(composite.OfParts):
         others = (needs.mems, needs.layers, needs.undropped, needs.input_features)
         if needs.stacks != "one" or any(others) or needs.span_width:
             raise UserError(
-                "parts of objective hybrid must read tokens alone, once, by one stack, "
+                "parts of objective hybrid must read only tokens, once, by one stack, "
                 "without mems, penalties of states or the states of each layer"
             )
         return needs

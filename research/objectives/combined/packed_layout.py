@@ -125,8 +125,8 @@ def _check_packable(objective: Any, length: int) -> dict[str, Role]:
     if problem:
         raise UserError(
             "data.packing joins examples of single documents, but objective "
-            f"{objective.name} {problem}; set data.packing=none, or fields by which it "
-            "reads a plain stream"
+            f"{objective.name} {problem}; set data.packing=none, or its fields so that "
+            "it reads a plain stream"
         )
     return roles
 

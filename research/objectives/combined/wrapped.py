@@ -38,8 +38,8 @@ class Wrapped(composite.Composite):
         super().__post_init__()
         if not can_be_wrapped(self.base_objective):
             raise ValueError(
-                f"base_objective is {self.base_objective}, which is made of others: "
-                "name one of its parts"
+                f"base_objective is {self.base_objective}, which combines others: name "
+                "one of its parts"
             )
         object.__setattr__(self, "base", composite.parse_fields(self.base, "base"))
         self._base  # noqa: B018 (raises what is wrong with its fields)

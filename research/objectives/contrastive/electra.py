@@ -109,8 +109,8 @@ class Objective(objectives.Objective):
         sizes = self.generator_size, self.generator_depth
         if self.tie == "all" and sizes != (1, 1):
             raise ValueError(
-                "tie all needs networks of one size: generator_size is 1, "
-                f"not {self.generator_size}, and generator_depth is 1, not "
+                "tie all needs networks of one size: generator_size must be 1, not "
+                f"{self.generator_size}, and generator_depth must be 1, not "
                 f"{self.generator_depth}"
             )
         if self.head == "class" and self.task != "replaced":

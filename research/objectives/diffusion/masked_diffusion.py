@@ -108,7 +108,7 @@ class Objective(objectives.Objective):
         if not ((counts >= least) & (counts <= most)).any():
             raise ValueError(
                 f"block_size {self.block_size} has no count between min_t "
-                f"({self.min_t}) and max_t ({self.max_t}); a larger one has, as 4"
+                f"({self.min_t}) and max_t ({self.max_t}); set a larger one, such as 4"
             )
 
     @property

@@ -247,8 +247,8 @@ class Objective(picture_rows.PictureRows):
         if self._has_classes and not store.class_names:
             raise UserError(
                 "objective.region_rate predicts the classes of boxes, but the pictures "
-                "of objective.images have none; set it to 0, or give captions with "
-                "`classes` to palimpsest images"
+                "of objective.images have no boxes with classes; set it to 0, or give "
+                "captions with `classes` to palimpsest images"
             )
         candidate = self.reader.there(store, number)
         if self._has_classes:
@@ -399,7 +399,7 @@ def _answer(
     """answer and answer_weight [B], for the rows [B] whose picture is the text's."""
     if not vocab.labels:
         raise UserError(
-            "objective.answers=label predicts the labels of texts, and there are none; "
+            "objective.answers=label predicts the labels of texts, but there are none; "
             "set it to none, or name a column by palimpsest images --label-column"
         )
     known = matched & (example.label >= 0)

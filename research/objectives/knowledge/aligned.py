@@ -37,8 +37,8 @@ def raw_index(
     if not fits.all() or (in_row & ~hidden & (raw != token)).any():
         raise UserError(
             f"objective {name} has rows whose tokens are not in the order of the text, "
-            "so that what is known of its words has no place; choose another "
-            "base_objective or other fields of it"
+            "so that knowledge of words cannot be aligned with them; choose another "
+            "base_objective, or other fields of it"
         )
     return np.where(in_row, index, -1)
 

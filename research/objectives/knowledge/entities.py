@@ -77,8 +77,8 @@ def _read_sizes(path: str) -> Sizes:
             shapes = [file[name].shape for name in ("candidate", "prior", "vectors")]
     except _UNREADABLE as error:
         raise UserError(
-            f"objective.entities={path} is no table of palimpsest link, an .npz file "
-            "of vectors, candidate and prior"
+            f"objective.entities={path} is not a table of palimpsest link, an .npz "
+            "file of vectors, candidate and prior"
         ) from error
     (names, candidates), other, (entities, width) = shapes
     if other != (names, candidates):

@@ -112,7 +112,9 @@ class Objective(wrapped.Wrapped):
         spec = self._base.text_spec(length)
         if self.pos == "tags":
             if spec.label not in ("", "tags"):
-                raise UserError("objective.pos=tags excludes labels of texts")
+                raise UserError(
+                    "objective.pos=tags cannot be combined with labels of texts"
+                )
             return spec.replace(label="tags", arrays=("tags",))
         if self.pretrains:
             return TextSpec("document", length - 2, label="class")

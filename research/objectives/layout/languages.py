@@ -32,8 +32,8 @@ def parse_languages(languages: str) -> np.ndarray:
         valid = False
     if not valid:
         raise ValueError(
-            "languages are token types such as 0, or pairs of them such as 0:1, "
-            f"with spaces between, not {languages!r}"
+            "languages must be token types such as 0, or pairs such as 0:1, separated "
+            f"by spaces, not {languages!r}"
         )
     return types
 
@@ -49,7 +49,7 @@ def parse_pair(languages: str) -> tuple[int, int]:
     """
     types = parse_languages(languages)
     if len(types) > 1:
-        raise ValueError(f"languages is one pair such as 0:1, not {languages!r}")
+        raise ValueError(f"languages must be one pair such as 0:1, not {languages!r}")
     read, written = types[0].tolist()
     return read, read if written < 0 else written
 

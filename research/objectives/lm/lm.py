@@ -104,7 +104,7 @@ class Objective(objectives.Objective):
                 "activation_penalty and temporal_penalty need one direction, not both"
             )
         if self.eval_length == 1:
-            raise ValueError("eval_length is 0 or at least 2, not 1")
+            raise ValueError("eval_length must be 0 or at least 2, not 1")
         if self.eval_same_length and (self.eval_mem_len or self.mem_len) == 1:
             raise ValueError("eval_same_length needs mems of at least 2 positions")
 

@@ -107,8 +107,8 @@ class Objective(objectives.Objective):
         check_sum(self, "mask_fraction", "random_fraction")
         if abs(sum(self._mode_rates) - 1) > 1e-6:
             raise ValueError(
-                "bidirectional, seq2seq, forward and backward are fractions of rows "
-                f"and sum to 1, not {sum(self._mode_rates):g}"
+                "bidirectional, seq2seq, forward and backward must be fractions of "
+                f"rows with sum 1, not {sum(self._mode_rates):g}"
             )
 
     @property

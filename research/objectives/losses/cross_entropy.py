@@ -56,7 +56,9 @@ def cross_entropy(
     """
     if implementation not in IMPLEMENTATIONS:
         known = ", ".join(IMPLEMENTATIONS)
-        raise ValueError(f"implementation is one of {known}, not {implementation!r}")
+        raise ValueError(
+            f"implementation must be one of {known}, not {implementation!r}"
+        )
     weight = weight.astype(jnp.float32)
     options = SoftmaxOptions(0, smoothing, z_loss, skip)
     score = IMPLEMENTATIONS[implementation]

@@ -144,7 +144,7 @@ class Objective(objectives.Objective):
             )
         if self.shuffle_rate and self.boundary_targets:
             raise ValueError(
-                "shuffle_rate and boundary_targets exclude each other: shuffled "
+                "shuffle_rate and boundary_targets cannot be combined: shuffled "
                 "trigrams have no boundary"
             )
         if self.predict_at == "previous":

@@ -145,8 +145,7 @@ def select_entries(vocab: VocabInfo, entry_types: str) -> tuple[Lexicon, np.ndar
     if lexicon is None:
         raise UserError(
             f"the objective needs {entry_types or 'entries'} of data.lexicon, which is "
-            "empty or not there; it names a file with lines of an entry, a tab and the "
-            "entry's type"
+            "empty or not there; set it to a file with lines entry<TAB>type"
         )
     known = lexicon.type_names
     names = [name.strip() for name in entry_types.split(",")] if entry_types else known
@@ -156,8 +155,8 @@ def select_entries(vocab: VocabInfo, entry_types: str) -> tuple[Lexicon, np.ndar
     selected = np.isin(lexicon.entry_type, [known.index(name) for name in names])
     if not selected.any():
         raise UserError(
-            f"data.lexicon has no entry of type {', '.join(names)} that is used: the "
-            "vocabulary does not know them, or each is an entry of another type before"
+            f"data.lexicon has no entry of type {', '.join(names)} that is used: they "
+            "are not in the vocabulary, or already entries of another type"
         )
     return lexicon, selected
 

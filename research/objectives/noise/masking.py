@@ -96,8 +96,8 @@ def ordinary_counts(vocab: VocabInfo, field: str, value: Any) -> np.ndarray:
     """
     if vocab.token_count is None:
         raise UserError(
-            f"objective.{field} is {value}, but data.task does not say how often "
-            "tokens occur; set it to another value"
+            f"objective.{field} is {value}, which needs counts of tokens, but "
+            "data.task has none; set it to another value"
         )
     return np.where(vocab.is_special, 0, vocab.token_count).astype(np.int64)
 

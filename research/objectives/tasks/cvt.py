@@ -84,8 +84,8 @@ class Objective(objectives.Objective):
         task_input.check_vectors(self)
         if -1 < self.unlabelled_dropout < 0:
             raise ValueError(
-                "unlabelled_dropout is at least 0, or -1 for the network's rates, not "
-                f"{self.unlabelled_dropout}"
+                "unlabelled_dropout must be at least 0, or -1 for the network's rates, "
+                f"not {self.unlabelled_dropout}"
             )
 
     def constants(self, vocab: VocabInfo) -> dict[str, ConstantSpec]:

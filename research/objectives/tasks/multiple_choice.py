@@ -100,8 +100,8 @@ class Objective(task_input.Task):
         if (wrong := (example.label >= 0) & (right >= number) & (number > 1)).any():
             row = int(wrong.argmax())
             raise UserError(
-                f"label {right[row]} of an example with {number[row]} choices, which "
-                "are counted from 0"
+                f"label {right[row]} is not one of the {number[row]} choices of its "
+                "example, which are counted from 0"
             )
         labelled = (example.label >= 0) & (number > 1) & (room > 1)
         return batch | {

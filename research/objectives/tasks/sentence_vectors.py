@@ -78,7 +78,7 @@ class Objective(task_input.Task):
         super().__post_init__()
         object.__setattr__(self, "widths", tuple(self.widths))
         if not self.similarity_label:
-            raise ValueError("similarity_label names a column, or its number from 0")
+            raise ValueError("similarity_label must be a column, or its number from 0")
         if not all(type(width) is int and width > 0 for width in self.widths):
             raise ValueError(
                 f"widths must be whole numbers above 0, got {list(self.widths)}"

@@ -105,7 +105,7 @@ class Objective(task_input.Task):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.pool in ("first", "last") and self.format == "bart":
-            raise ValueError("pool is token with format bart, whose token is the last")
+            raise ValueError("pool must be token with format bart")
         if self.lm_coef and (self.format != "gpt" or self.pool != "token"):
             raise ValueError(
                 f"lm_coef={self.lm_coef:g} needs format=gpt and pool=token; got "
@@ -135,7 +135,9 @@ class Objective(task_input.Task):
             )
         task_input.check_vectors(self)
         if self.tail and self.stride:
-            raise ValueError("tail is 0 with a stride, whose chunks are the whole text")
+            raise ValueError(
+                "tail must be 0 with a stride, whose chunks cover the whole text"
+            )
 
     @property
     def predicts(self) -> str:

@@ -65,7 +65,7 @@ class Objective(task_input.Task):
         super().__post_init__()
         if self.target_length < self.min_length:
             raise ValueError(
-                f"target_length is at least {self.min_length} with format "
+                f"target_length must be at least {self.min_length} with format "
                 f"{self.format}, not {self.target_length}"
             )
         if self.languages and self.layout != "encoder_decoder":
@@ -77,9 +77,8 @@ class Objective(task_input.Task):
         task_input.check_vectors(self)
         if self.vectors and self.layout != "encoder_decoder":
             raise ValueError(
-                f"vectors are those of an encoder's words, but layout {self.layout} "
-                "has no encoder; set layout=encoder_decoder, or vectors and "
-                "vectors_width to none"
+                f"vectors need an encoder, which layout {self.layout} does not have; "
+                "set layout=encoder_decoder, or vectors and vectors_width to none"
             )
 
     @property

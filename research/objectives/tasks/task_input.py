@@ -139,12 +139,11 @@ def check_vectors(task: Any) -> None:
             f"{', '.join(VECTORS)}, and 0 without; got vectors={task.vectors!r}"
         )
     if task.vectors and task.format == "bart":
-        raise ValueError("vectors is empty with format bart")
+        raise ValueError("vectors must be empty with format bart")
     features = getattr(task, "features", "")
     if features in networks.OF_VECTORS and not task.vectors:
         raise ValueError(
-            f"features {features} are of vectors, which name nothing; set vectors and "
-            "vectors_width"
+            f"features {features} need vectors; set vectors and vectors_width"
         )
 
 

@@ -62,7 +62,7 @@ class Objective(task_input.Task):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.format == "bart" and (self.features != "last" or self.lstm_layers):
-            raise ValueError("features is last and lstm_layers 0 with format bart")
+            raise ValueError("features must be last and lstm_layers 0 with format bart")
         task_input.check_vectors(self)
 
     def text_spec(self, length: int) -> TextSpec:

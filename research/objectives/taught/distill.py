@@ -96,14 +96,14 @@ class Objective(taught.Taught):
         object.__setattr__(self, "layer_map", tuple(self.layer_map))
         if not all(type(n) is int and n >= NO_LAYER for n in self.layer_map):
             raise ValueError(
-                "layer_map has whole numbers from 0, or -1 for none, not "
+                "layer_map must have whole numbers from 0, or -1 for none, not "
                 f"{[*self.layer_map]}"
             )
         if self.layer_map and {*self.layer_map} == {NO_LAYER}:
-            raise ValueError("layer_map names no layer of the teacher")
+            raise ValueError("layer_map must name a layer of the teacher")
         names = ("hard", "soft", "cosine", "hidden", "attention", "relation")
         if not any(getattr(self, name) for name in names):
-            raise ValueError(f"one of {', '.join(names)} is above 0")
+            raise ValueError(f"one of {', '.join(names)} must be above 0")
 
     @property
     def shown_answers(self) -> dict[str, str]:
@@ -240,8 +240,8 @@ class Objective(taught.Taught):
         terms, carry = self._base.loss(recorded, batch, key)
         if self._reads_all_states and recorded.stack is None:
             raise UserError(
-                f"objective.base_objective {self.base_objective} reads the encoder's "
-                "states alone here, but those of the decoder are compared; set "
+                f"objective.base_objective {self.base_objective} reads only the "
+                "encoder's states here, but the decoder's states are compared; set "
                 "objective.cosine=0 and objective.soft_at=scored"
             )
         if self.soft and self.soft_at == "text":
@@ -363,15 +363,15 @@ class Objective(taught.Taught):
             if teacher % student:
                 raise UserError(
                     f"objective.layer_map is (), but the {teacher} layers of the "
-                    f"teacher are no multiple of the student's {student}; give a layer "
-                    "of the teacher for each"
+                    f"teacher are not a multiple of the student's {student}; give a "
+                    "layer of the teacher for each"
                 )
             step = teacher // student
             numbers = range(step - 1, teacher, step)
         if len(numbers) != student:
             raise UserError(
-                f"objective.layer_map has {len(numbers)} layers, and model.layers is "
-                f"{student}; it has a layer of the teacher for each, or -1"
+                f"objective.layer_map has {len(numbers)} layers, but model.layers is "
+                f"{student}; it must have a layer of the teacher for each, or -1"
             )
         if max(numbers) >= teacher:
             raise UserError(
@@ -422,9 +422,9 @@ def _check_match(
         for network in (student, teacher):
             if network.attention_width % heads:
                 raise UserError(
-                    f"objective.relation_heads is {heads}; it divides the widths of "
-                    f"all heads together, {student.attention_width} and the teacher's "
-                    f"{teacher.attention_width}"
+                    f"objective.relation_heads is {heads}; it must divide the widths "
+                    f"of all heads together, {student.attention_width} and the "
+                    f"teacher's {teacher.attention_width}"
                 )
 
 
@@ -437,6 +437,6 @@ def _check_attention(student: Transformer, teacher: Transformer) -> None:
     for name, network in (("model", student), ("the teacher", teacher)):
         if network.logit_features or network.window or network.init == "t5":
             raise UserError(
-                "objective.attention compares logits of queries and keys alone, but "
+                "objective.attention compares only logits of queries and keys, but "
                 f"{name} has biases of positions, a window or the logits of init t5"
             )

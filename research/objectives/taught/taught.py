@@ -85,8 +85,8 @@ class Taught(wrapped.Wrapped):
         own, student = self._teacher, net.options
         if type(own) is not type(student):
             raise UserError(
-                f"the teacher's network is {own.name}, and model.network is "
-                f"{student.name}; distillation is between networks of one kind"
+                f"the teacher's network is {own.name}, but model.network is "
+                f"{student.name}; they must be the same for distillation"
             )
         computed = {key: getattr(student, key) for key in own.computation_keys}
         return networks.with_options(net, dataclasses.replace(own, **computed))

@@ -152,7 +152,7 @@ class Objective(taught.Taught):
                 )
         if teacher.layers % student.layers:
             raise UserError(
-                f"the {teacher.layers} layers of the teacher are no multiple of "
+                f"the {teacher.layers} layers of the teacher are not a multiple of "
                 f"model.layers {student.layers}: a module is as many for each"
             )
         return dataclasses.replace(student, layers=teacher.layers)

@@ -59,8 +59,8 @@ class Objective(objectives.Objective):
         here = np.arange(cells) < (example.length // 2)[:, None]
         if (met[here][:, 0] != met[here][:, 1]).any():
             raise UserError(
-                "objective glove reads pairs of words, but the text has others beside "
-                "them; set data.vocabulary=words and data.separator=none"
+                "objective glove reads pairs of words, but the text has other tokens, "
+                "too; set data.vocabulary=words and data.separator=none"
             )
         known = here & ((pair != vocab.unk_id) & ~vocab.is_special[pair]).all(axis=-1)
         x = np.where(known, met[..., 0], 1.0).astype(np.float64)

@@ -38,8 +38,8 @@ def word_counts(vocab: VocabInfo) -> np.ndarray:
     """
     if vocab.token_count is None:
         raise UserError(
-            "word vectors need to know how often words occur, which data.task does not "
-            "say; set data.task= and give the text by data.corpus"
+            "word vectors need counts of words, which data.task does not have; set "
+            "data.task= and give the text by data.corpus"
         )
     count = np.where(vocab.is_special, 0, vocab.token_count).astype(np.int64)
     count[vocab.unk_id] = 0

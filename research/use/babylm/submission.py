@@ -125,7 +125,7 @@ class Submission:
         """(task, {whether it is of MAIN: its folder in the data}) of existing data."""
         found = []
         if not self.data.is_dir():
-            raise UserError(f"--data={self.data} is no folder")
+            raise UserError(f"--data={self.data} is not a folder")
         for name, task in self.tasks.items():
             if name == "glue":
                 continue

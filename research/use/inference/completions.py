@@ -78,8 +78,8 @@ def _checked(method: str) -> str:
     """
     if (name := method.rpartition(".")[2]) not in _serving():
         raise UserError(
-            f"method {name} cannot complete what a server is asked for, whose "
-            f"temperature, top_p and seed it does not read; {', '.join(_serving())} can"
+            f"method {name} cannot serve completions, since it does not read "
+            f"temperature, top_p and seed; {', '.join(_serving())} can"
         )
     return method
 
@@ -193,8 +193,8 @@ class Completer:
         token = self._encode(asked.prompt)
         if self._fills_masks and self._vocabulary.vocab.mask_id in token:
             raise UserError(
-                "a prompt must have no masks, which would be written instead of a "
-                "continuation; palimpsest fill writes masks"
+                "a prompt must have no masks, since they would be filled instead of "
+                "continued; palimpsest fill fills masks"
             )
         layout = self._objective.prompt([token], self._vocabulary.vocab)
         length = layout.group["token"].shape[1]
@@ -205,7 +205,8 @@ class Completer:
             )
         if asked.max_tokens > self._new_tokens[-1]:
             raise UserError(
-                f"max_tokens is at most {self._new_tokens[-1]}, not {asked.max_tokens}"
+                f"max_tokens must be at most {self._new_tokens[-1]}, not "
+                f"{asked.max_tokens}"
             )
         width = next(width for width in self._widths if length <= width)
         count = next(n for n in self._new_tokens if asked.max_tokens <= n)

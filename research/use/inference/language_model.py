@@ -99,7 +99,7 @@ class LanguageModel:
         vocabulary, params = self.run.vocabulary, self.run.params
         if not vocabulary.type.has_words:
             raise UserError(
-                f"the vocabulary is {vocabulary.tokenizer_type}: its pieces are no "
+                f"the vocabulary is {vocabulary.tokenizer_type}: its pieces are not "
                 "words; vectors of words need data.vocabulary=words"
             )
         spelling = vocabulary.vocab.spelling
@@ -108,7 +108,9 @@ class LanguageModel:
             params = {"token": {"embedding": rows.vectors}}
         table = self.run.objective.word_table(params)
         if table is None:
-            raise UserError("the network has not one table with a vector for each word")
+            raise UserError(
+                "the network does not have one table with a vector for each word"
+            )
         token = vocabulary.vocab.ordinary_ids
         words = [vocabulary.piece_text(int(i)).strip(" ") for i in token]
         return WordVectors(words, np.asarray(table)[token], rows)
@@ -531,7 +533,9 @@ def as_texts(name: str, texts: Sequence[str]) -> list[str]:
         has half of a surrogate pair, which is not valid Unicode.
     """
     if isinstance(texts, (str, bytes)):
-        raise UserError(f"{name} is a list of texts; of one text write [{texts!r}]")
+        raise UserError(
+            f"{name} must be a list of texts; for one text write [{texts!r}]"
+        )
     if not isinstance(texts, Iterable) or isinstance(texts, Mapping):
         raise UserError(
             f"{name} must be a list of texts; got {type(texts).__name__}: {texts!r:.40}"
@@ -540,14 +544,14 @@ def as_texts(name: str, texts: Sequence[str]) -> list[str]:
     for number, text in enumerate(texts, 1):
         if not isinstance(text, str):
             raise UserError(
-                f"{name} is a list of str, but its text {number} is of type "
+                f"{name} must be a list of str, but its text {number} is of type "
                 f"{type(text).__name__}: {text!r:.40}"
             )
         try:
             text.encode()
         except UnicodeEncodeError as error:
             raise UserError(
-                f"{name}: text {number} has half of a surrogate pair, which is no "
+                f"{name}: text {number} has half of a surrogate pair, which is not "
                 f"Unicode: {text!r:.40}"
             ) from error
     return texts

@@ -100,7 +100,9 @@ class Predictor:
     def predict_each(self, examples: Sequence[Example]) -> list[Item | UserError]:
         """Like `predict`, with the reason if an example has no prediction."""
         if isinstance(examples, str):
-            raise UserError(f"examples is a list; of one text write [{examples!r}]")
+            raise UserError(
+                f"examples must be a list; for one text write [{examples!r}]"
+            )
         if not isinstance(examples, Sequence):
             raise UserError(
                 f"examples must be a list of texts; got {type(examples).__name__}: "
@@ -233,7 +235,7 @@ class Predictor:
         parts = [example] if isinstance(example, str) else [*example]
         for part in parts:
             if not isinstance(part, str) or not part.strip():
-                raise UserError(f"example {number}: {part!r:.40} is blank or no text")
+                raise UserError(f"example {number}: {part!r:.40} is blank or not text")
         if self.of_words and len(parts) == 1:
             parts = WORD.findall(parts[0])
         separator = " " if self.of_words else "\n"

@@ -53,7 +53,7 @@ class Index:
         if method not in METHODS:
             raise unknown("method", method, METHODS)
         if method != "words" and self.encode is None:
-            raise UserError(f"method {method} needs vectors, and passages have none")
+            raise UserError(f"method {method} needs vectors, but passages have none")
         depth = top_k if method != "fused" else max(top_k, DEPTH)
         rankings = []
         if method != "vectors":

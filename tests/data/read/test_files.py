@@ -165,7 +165,11 @@ def test_the_fingerprint_depends_on_content_and_not_on_the_folder(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.jsonl", b'{"text": "x"}\n{"body": "y"}\n', "a.jsonl:2: a line is a JSON"),
+        (
+            "a.jsonl",
+            b'{"text": "x"}\n{"body": "y"}\n',
+            "a.jsonl:2: a line must be a JSON",
+        ),
         ("a.jsonl", b'{"text": "x"}\n\n{"text": 3}\n', "a.jsonl:3:"),
         ("a.jsonl", b'{"text": "x"\n', "a.jsonl:1: not a JSON object"),
         (
@@ -175,9 +179,9 @@ def test_the_fingerprint_depends_on_content_and_not_on_the_folder(tmp_path):
         ),
         ("a.jsonl", b"[1]\n", "a.jsonl:1:"),
         ("a.jsonl", b'{"text": "\xff"}\n', "a.jsonl:1:"),
-        ("a.tsv", b"one\ttwo\nthree\n", "a.tsv:2: without data.fields, which names"),
-        ("a.tsv", b"one\ttwo\n\n\tfour\n", "a.tsv:3: without data.fields"),
-        ("a.tsv", b"one\ttwo\tthree\n", "a.tsv:1: without data.fields"),
+        ("a.tsv", b"one\ttwo\nthree\n", "a.tsv:2: a line must have two columns"),
+        ("a.tsv", b"one\ttwo\n\n\tfour\n", "a.tsv:3: a line must have two columns"),
+        ("a.tsv", b"one\ttwo\tthree\n", "a.tsv:1: a line must have two columns"),
         ("a.tsv", b"\xff\ttwo\n", "a.tsv:1: not UTF-8"),
         ("a.txt", b"fine\n\xff\xfe\n", "a.txt:2: not UTF-8"),
         ("a.txt.gz", b"not gzip", "a.txt.gz: not a complete gzip file"),
@@ -222,7 +226,9 @@ def test_an_empty_file_is_told(tmp_path):
     for name, text in (("a.txt", ""), ("b.txt", " \n")):
         (tmp_path / name).write_text(text)
         corpus = load_corpus(str(tmp_path / name), 0.0)
-        said = "has no text: it is white space" if text else "is empty; name a file"
+        said = (
+            "has no text: it has only white space" if text else "is empty; name a file"
+        )
         with pytest.raises(UserError, match=f"{name}' {said}"):
             check_stream(corpus, "valid", {"shards": [], "unknown": 0})
 
@@ -242,7 +248,7 @@ def test_what_a_folder_leaves_out_is_told(tmp_path, capsys, monkeypatch):
     assert f"1 links to folders are left out, such as {folder / 'link'};" in said
     (folder / "gone.txt").symlink_to(tmp_path / "nowhere")
     for corpus in (folder, folder / "*.txt"):
-        with pytest.raises(UserError, match=r"gone\.txt: no file"):
+        with pytest.raises(UserError, match=r"gone\.txt: no such file"):
             files.load_file_corpus(str(corpus), None)
 
     def walk(folder, onerror):

@@ -59,7 +59,7 @@ def test_a_name_stands_for_the_files_of_its_split(hub, name, key, texts):
         ("hf:org/texts/fr/*.txt", r"data\.test is .*no such files; name them by a pat"),
         ("hf:org/texts", r"data\.test is 'hf:org/texts': .*no such files"),
         ("hf:org/none", r"data\.test is 'hf:org/none': it could not be fetched"),
-        ("hf:texts", r"a data set of the Hub is hf:ORG/NAME, not 'hf:texts'"),
+        ("hf:texts", r"a data set of the Hub must be hf:ORG/NAME, not 'hf:texts'"),
     ],
 )
 def test_what_is_not_there_is_one_line(hub, name, said):

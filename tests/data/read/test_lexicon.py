@@ -178,7 +178,7 @@ def test_an_entry_ends_with_a_word_and_within_a_document():
         (
             "a.tsv",
             b"one\tword\ntwo\n",
-            "a.tsv:2: a line of a lexicon is entry<TAB>type",
+            "a.tsv:2: a line of a lexicon must be entry<TAB>type",
         ),
         ("a.tsv", b"one\tword\tmore\tyet\n", "a.tsv:1:"),
         (
@@ -187,7 +187,7 @@ def test_an_entry_ends_with_a_word_and_within_a_document():
             "a.tsv:2: a triple is head<TAB>relation<TAB>tail",
         ),
         ("a.tsv", b"2\n0 1 0\n0 1\n", "a.tsv:3: a triple is head tail relation; got 2"),
-        ("a.tsv", b"3\n0 1 0\n1 0 0\n", "a.tsv:1: the file has 2 triples, and not 3"),
+        ("a.tsv", b"3\n0 1 0\n1 0 0\n", "a.tsv:1: the file has 2 triples, not 3"),
         ("a.tsv", b"\n\n \tword\n", "a.tsv:3:"),
         ("a.tsv", b"\n", "a.tsv has no lines"),
         ("a.tsv", b"\xff\tword\n", "cannot be read"),
@@ -207,7 +207,7 @@ def test_a_file_that_is_not_a_lexicon_gives_a_one_line_error(
 
 def test_texts_of_entities_that_are_none_are_refused(tmp_path):
     (tmp_path / "a.tsv").write_text("bada\tword\n")
-    with pytest.raises(UserError, match="has no triples, whose entities and relations"):
+    with pytest.raises(UserError, match=r"has no triples; set data\.lexicon"):
         lexicon.read_lexicon(str(tmp_path / "a.tsv"), "texts.tsv")
     (tmp_path / "texts.tsv").write_text("one\tan entity\ntwo\t\n")
     with pytest.raises(

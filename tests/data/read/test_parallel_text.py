@@ -72,7 +72,7 @@ WRONG = [
     ({"en": "x\ny\n"}, ("en", "de"), "train.en has 2, {}/train.de has 4"),
     ({}, (), "train.de has an unknown suffix; .* with data.fields=en,de"),
     ({}, ("es", "pt"), "train.de has an unknown suffix"),
-    ({"en.gz": ""}, ("en", "de"), "train.en and {}/train.en.gz are one side"),
+    ({"en.gz": ""}, ("en", "de"), "train.en and {}/train.en.gz are the same side"),
 ]
 
 

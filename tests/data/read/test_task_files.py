@@ -147,7 +147,7 @@ def test_a_value_is_the_same_label_in_every_format(tmp_path, value, label, forma
 
 @pytest.mark.parametrize("value", [{"x": 1}, [[1]], math.inf, b"\xff"])
 def test_a_value_that_is_no_label_is_refused(value):
-    with pytest.raises(ValueError, match=r"is no label|not UTF-8"):
+    with pytest.raises(ValueError, match=r"is not a label|not UTF-8"):
         values.label_of(value)
 
 
@@ -385,7 +385,9 @@ def test_a_label_is_a_part_of_the_path_of_a_file(tmp_path, rule):
         moved = files.load_file_corpus(str(tmp_path), None, FileOptions(*fmt))
         assert moved.fingerprint() != key
         write(tmp_path / "urls.txt", "x\n")
-        with pytest.raises(UserError, match=r"urls\.txt is in no folder of .* a label"):
+        with pytest.raises(
+            UserError, match=r"urls\.txt is not in a folder of .* label"
+        ):
             read(tmp_path, *fmt)
         glob = f"{tmp_path}/[no]*/*.txt"
         assert [each.label for each in read(glob, *fmt)] == ["neg", "other"]
@@ -451,7 +453,7 @@ WRONG = [
         "a.jsonl",
         '{"one": "a", "two": 3, "gold": 1}\n',
         PAIRS,
-        "a.jsonl:1: 'two' of data.fields: 3 is no text",
+        "a.jsonl:1: 'two' of data.fields: 3 is not text",
     ),
     (
         "a.jsonl",
@@ -459,7 +461,7 @@ WRONG = [
         PAIRS,
         "column of data.fields 'two'; known: gold, one",
     ),
-    ("a.jsonl", "[1]\n", PAIRS, "a.jsonl:1: a line is a JSON object"),
+    ("a.jsonl", "[1]\n", PAIRS, "a.jsonl:1: a line must be a JSON object"),
     (
         "a.jsonl",
         '{"text": "a"}\n',
@@ -470,7 +472,7 @@ WRONG = [
     ("a.conll", "a\tO\n \tO\n", (), "a.conll:2: has 1 columns, not 2"),
     ("a.conll", "a\tb\tO\na\t\tO\n", ("auto", ("1",), ""), "a word or its tag is bl"),
     ("a.conll", "a O\n", ("auto", ("5",), ""), "a.conll:1: has 2 columns"),
-    ("a.conll", "a O\n", ("auto", ("word",), ""), "CoNLL columns are numbers"),
+    ("a.conll", "a O\n", ("auto", ("word",), ""), "must be numbers of CoNLL columns"),
     ("a.conllu", "1\ta\tb\n", (), "a.conllu:1: has 3 columns between tabs, not 10"),
     ("a.conllu", CONLLU, ("auto", (), "pos"), "column of CoNLL-U 'pos'"),
     (
@@ -483,13 +485,13 @@ WRONG = [
         "a.jsonl",
         '{"one": ["a", "b"], "two": ["c"], "gold": 1}\n',
         PAIRS,
-        "a.jsonl:1: 'one' is a list, whose items are parts of their own",
+        "a.jsonl:1: 'one' is a list, whose items are separate parts",
     ),
     (
         "a.json",
         squad({"id": "q", "question": "x", "is_impossible": "false"}),
         (),
-        "a.json:1: question q: is_impossible is true or false, not 'false'",
+        "a.json:1: question q: is_impossible must be true or false, not 'false'",
     ),
     (
         "a.json",
@@ -501,7 +503,7 @@ WRONG = [
             }
         ),
         (),
-        "a.json:1: question q: answer_start is a whole number, not True",
+        "a.json:1: question q: answer_start must be a whole number, not True",
     ),
     ("a.json", "[" * 200_000, (), "a.json:1: not SQuAD's JSON"),
     ("a.json", '{"rows": []}', (), "a.json:1: not SQuAD's JSON"),

@@ -128,7 +128,7 @@ def test_features_of_a_tfds_corpus_are_parts_of_an_example():
     with pytest.raises(UserError, match="a feature label, sentence"):
         wrong = fmt._replace(fields=("sentence",))
         tfds_corpus.corpus_of_builder("tfds:made", builder, 0.0, wrong)
-    with pytest.raises(UserError, match="feature label is no text"):
+    with pytest.raises(UserError, match="feature label is not text"):
         wrong = fmt._replace(fields=("label",))
         numbers = tfds_corpus.corpus_of_builder("tfds:made", builder, 0.0, wrong)
         list(numbers.documents("test"))

@@ -184,7 +184,7 @@ OTHER = {"inputs": seqio.Feature(seqio.ByteVocabulary(5))} | TARGETS
     ("options", "message"),
     [
         ({"features": TARGETS}, "nor token ids as inputs and targets; it has targets"),
-        ({"features": OTHER}, "its inputs and targets have two vocabularies"),
+        ({"features": OTHER}, "its inputs and targets have different vocabularies"),
         ({"metric_fns": [by_likelihood]}, "data.task wrong: by_likelihood: metrics of"),
         (
             {"metric_fns": [fails]},

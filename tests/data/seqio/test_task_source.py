@@ -371,7 +371,7 @@ seqio.TaskRegistry.add(
 def test_pairs_streams_dupe_factor_and_lexicon_are_refused(texts_config):
     for unsupported, words in (
         (toy_objectives.Objective("pair"), "reads pairs of texts"),
-        (toy_objectives.Objective("parts"), "does not say the parts of its texts"),
+        (toy_objectives.Objective("parts"), "does not mark the parts of its texts"),
         (toy_objectives.Objective(contiguous=True), "contiguous streams"),
     ):
         with pytest.raises(UserError, match=words):

@@ -169,7 +169,10 @@ def test_an_evaluation_reads_each_example_once_in_its_own_order(make, name):
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ({"lengths": (20, 10)}, r"is \[20, 10\]; it has ascending whole numbers from"),
+        (
+            {"lengths": (20, 10)},
+            r"is \[20, 10\]; it must have ascending whole numbers from",
+        ),
         ({"lengths": (10, 10)}, "ascending"),
         ({"lengths": (48,)}, "from 3 to data.length - 1, 47"),
         ({"lengths": (2,)}, "from 3 to"),

@@ -69,7 +69,7 @@ def test_files_of_a_split_are_refused_where_corpora_are_languages(folder):
     """They would be read as the first corpus, in whatever language they are."""
     keys = {"mixture": two_corpora(folder), "valid": "valid"}
     assert open_split(folder, toy_objectives.Objective("document"), **keys)
-    with pytest.raises(UserError, match=r"data\.valid names none of them"):
+    with pytest.raises(UserError, match=r"data\.valid names none of these"):
         open_split(folder, OfLanguages("document"), **keys)
     one = keys | {"mixture": {str(folder / "en"): 1.0}}
     assert open_split(folder, OfLanguages("document"), **one)

@@ -151,7 +151,7 @@ def test_a_row_has_the_array_of_its_first_document(
     assert found.dtype == np.float32 and len({*fields["document"]}) > 3
     np.testing.assert_array_equal(found, regions[fields["document"]])
     packed = TextSpec("packed", 11, arrays=("regions",))
-    with pytest.raises(UserError, match="'regions' is read once in a row"):
+    with pytest.raises(UserError, match="'regions' is of a whole document"):
         build._check_arrays(packed, {}, [SimpleNamespace(arrays=types)], "x")
     empty = empty_examples(3, 11, 0, {"regions": types["regions"].stored})
     assert empty.arrays["regions"].shape == (3, 2, 3)

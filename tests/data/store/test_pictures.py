@@ -183,7 +183,7 @@ def chunk_bomb():
         (None, '{"file": "0.png"}', "no key 'caption': there is file"),
         (None, "", "has no rows"),
         (None, '{"file": "0.png", "caption": "a"}', "all rows are of one group"),
-        (None, '"0.png"', "jsonl:1: a line is a JSON object, not '0.png'"),
+        (None, '"0.png"', "jsonl:1: a line must be a JSON object, not '0.png'"),
     ],
     ids=itertools.count(),
 )
@@ -228,7 +228,9 @@ def test_a_file_of_captions_that_is_none_is_refused(tmp_path, name, text, words)
 
 def test_what_is_no_store_of_captions_or_pictures_is_refused(tmp_path):
     (tmp_path / "a.captioned").write_text('{"file": "0.png"}\n')
-    with pytest.raises(UserError, match="captioned:1: no line of palimpsest images"):
+    with pytest.raises(
+        UserError, match="captioned:1: not a line that palimpsest images wrote"
+    ):
         read_pictures.read_captioned(tmp_path / "a.captioned")
     with pytest.raises(UserError, match="has no pictures; their names end in"):
         read_pictures.list_pictures(tmp_path)
@@ -244,7 +246,7 @@ def test_a_picture_has_its_boxes_once():
     found = pictures.number_pictures([row(1), with_boxes, row(3)])
     assert found == {"0.png": with_boxes}
     other = row(4, ((0.0, 0.0, 2.0, 1.0),), ("sky",))
-    with pytest.raises(UserError, match=r"c:4: 0\.png has other boxes .* in c:2; a"):
+    with pytest.raises(UserError, match=r"c:4: 0\.png has other boxes .* in c:2; they"):
         pictures.number_pictures([with_boxes, other])
 
 
@@ -252,7 +254,7 @@ def test_a_row_names_no_picture_of_the_store():
     store = pictures.open_store("random")
     with pytest.raises(UserError, match=r"names picture 40, but objective.images has"):
         pictures.picture_numbers(np.full((1, 2), 40), np.ones(1, bool), store)
-    with pytest.raises(UserError, match="is no folder of palimpsest images"):
+    with pytest.raises(UserError, match="is not a folder of palimpsest images"):
         pictures.open_store("nowhere")
     with pytest.raises(UserError, match=r"objective.images is not set"):
         pictures.open_store("")
@@ -265,9 +267,9 @@ def test_a_row_names_no_picture_of_the_store():
         ({"0.png": None}, "has no array '0.png'"),
         ({"3.png": np.ones((2, 4))}, r"3.png must be numbers of shape \(1, 4\)"),
         ({"3.png": np.ones((1, 5))}, r"of shape \(1, 4\), a row for each box; got"),
-        ({"3.png": np.full((1, 4), np.nan)}, "3.png has values that are no number"),
-        ("text", "is no .npz of features"),
-        (None, "is no .npz of features"),
+        ({"3.png": np.full((1, 4), np.nan)}, "3.png has values that are not numbers"),
+        ("text", "is not an .npz of features"),
+        (None, "is not an .npz of features"),
     ],
 )
 def test_features_of_an_npz(tmp_path, arrays, words):

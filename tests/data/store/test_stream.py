@@ -317,7 +317,7 @@ def test_wrong_arguments_give_one_line_errors(vocabularies, tmp_path):
         build(vocabulary, tmp_path, "sep")
     with pytest.raises(
         UserError,
-        match=r"^'.*' has no text: it is white space, or rows without text alone",
+        match=r"^'.*' has no text: it has only white space, or rows without text",
     ):
         build(vocabulary, tmp_path, texts=[" "])
     with pytest.raises(UserError, match="not a complete token stream"):

@@ -178,7 +178,7 @@ def test_parameters_without_a_place_are_refused_but_for_heads(bert, tmp_path):
     lines = export.write_network(tmp_path, more)
     assert lines[1].endswith("has no such head: head_structural/out/bias")
     gate = {"stack/blocks/feedforward/gate/kernel": np.zeros(3, np.float32)}
-    with pytest.raises(UserError, match="no place for the parameters stack/blocks/fe"):
+    with pytest.raises(UserError, match="no parameters for stack/blocks/fe"):
         export.write_network(
             tmp_path, dataclasses.replace(bert, params=bert.params | gate)
         )
@@ -254,7 +254,7 @@ def test_an_albert_of_equal_sizes_with_another_mapping_is_refused(equal_albert, 
     tensors = load_file(folder / WEIGHTS)
     tensors[f"{MAPPING}.{end}"][-1] += 1
     save_file(tensors, folder / WEIGHTS)
-    with pytest.raises(UserError, match=rf"\.{end} is not that of the identity"):
+    with pytest.raises(UserError, match=rf"\.{end} must be the identity"):
         restore.open_model(folder)
 
 

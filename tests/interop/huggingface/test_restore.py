@@ -383,7 +383,7 @@ def test_choices_by_the_mean_of_states_are_refused(tmp_path):
     huggingface_goldens.change_config(tmp_path / "bert", **keys)
     model = restore.open_model(tmp_path / "bert")
     mean = model._replace(config=model.config | {"classifier_pooling": "mean"})
-    with pytest.raises(UserError, match="its choices are the mean of their states"):
+    with pytest.raises(UserError, match="it reads choices by the mean of their states"):
         restore.head_keys(mean, "multiple_choice")
 
 

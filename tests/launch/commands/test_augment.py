@@ -161,15 +161,15 @@ def test_rows_of_files(tmp_path):
         (["--vectors=/none.txt"], "/none.txt cannot be read"),
         (["--vectors=@/count.txt"], "announces 5 vectors, but it has 1"),
         (["--texts=/none.tsv"], "/none.tsv: cannot be read"),
-        (["--texts=@/bad.jsonl", "--to=@/n.jsonl"], "bad.jsonl:1: 'a' is no text"),
+        (["--texts=@/bad.jsonl", "--to=@/n.jsonl"], "bad.jsonl:1: 'a' must be text"),
         (["--to=@/train.tsv"], "train.tsv exists; give a new file"),
         (["--to=@/new.jsonl"], "does not end in .tsv, as --texts does"),
         (["--fields=a,c"], "train.tsv:1: unknown column 'c'"),
         (["--fields=0,4"], "no column 4: its 4 columns are 0 to 3"),
         (["--texts=@/glove.txt", "--to=@/n.txt"], "does not end in .tsv, .jsonl"),
-        (["--fields="], "say by --fields which of them are texts"),
+        (["--fields="], "name those of text by --fields"),
         (["--stop_words=/none"], "/none: cannot be read"),
-        (["--workdir=/none"], "/none is no run"),
+        (["--workdir=/none"], "/none is not a run"),
     ],
 )
 def test_a_mistake_is_one_line(source, folder, capsys, flags, says):

@@ -136,7 +136,7 @@ WRONG = [
     ((), {"--rules": "babylm_2024"}, "argument --rules: invalid choice: 'babylm_2024'"),
     ((), {"--backend": "mlm"}, "does not fit a network with attention causal"),
     ((), {"--backend": "casual"}, "no backend 'casual'; --backend is one of causal,"),
-    ((), {"--data": "elsewhere"}, "--data=elsewhere is no folder"),
+    ((), {"--data": "elsewhere"}, "--data=elsewhere is not a folder"),
     ((), {"--workdir": "hf:nowhere"}, "hf:nowhere: no such folder"),
     (
         ("evaluation_data/full_eval/comps",),

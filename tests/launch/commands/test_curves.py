@@ -241,7 +241,7 @@ def test_a_run_that_goes_on_has_no_flops_yet(runs, capsys, tmp_path):
         (["{run}", "{run}"], "is named twice"),
         (["{run}", "--to=x.gif"], "unknown ending of --to 'gif'"),
         (["{run}", "--over=cost"], "--over"),
-        (["{run}/checkpoints"], "is no run"),
+        (["{run}/checkpoints"], "is not a run"),
         (["{sweep}"], "no trial of this sweep has metrics yet"),
     ],
 )

@@ -143,9 +143,9 @@ def test_runs_of_two_objectives_are_compared_key_by_key(runs, capsys, tmp_path):
         (["{run}"], "required: RUN"),
         (
             ["{run}", "{run}/checkpoints"],
-            "checkpoints is no run: it has no config.json",
+            "checkpoints is not a run: it has no config.json",
         ),
-        (["{run}", ""], "is no run"),
+        (["{run}", ""], "is not a run"),
         (["{run}", "{run}", "--to=x.pdf"], "unknown ending of --to 'pdf'; known: png"),
         (["{run}", "{run}", "{run}"], "unknown flag"),
     ],

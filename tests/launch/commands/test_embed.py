@@ -60,11 +60,11 @@ def test_products_are_of_bfloat16_if_that_is_asked(source, tmp_path):
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (["--to=x.txt"], "is written as .npy or .jsonl"),
+        (["--to=x.txt"], "must end in .npy or .jsonl"),
         (["--texts=/dev/null"], "--texts=/dev/null has no texts"),
         (["--workdir=/none", "--to=/etc/hosts/v.npy"], "v.npy cannot be written ("),
         (["--texts=/none.txt"], "/none.txt: cannot be read (No such file"),
-        (["--workdir=/none"], "/none is no run"),
+        (["--workdir=/none"], "/none is not a run"),
         (["--workdir=hf:/none"], "hf:/none: no such folder"),
         (["--pool=men"], "--pool: invalid choice: 'men'"),
     ],

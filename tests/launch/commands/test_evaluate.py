@@ -124,7 +124,7 @@ def test_other_files_and_files_without_labels(folder, capsys):
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (["--workdir={0}/none"], "is no run"),
+        (["--workdir={0}/none"], "is not a run"),
         (["--workdir={0}/run", "--step=7"], "has checkpoints of the steps"),
         (
             ["--workdir={0}/run", "--config.model.width=8"],

@@ -30,7 +30,7 @@ def test_a_missing_library_names_its_extra(monkeypatch):
             ["--tasks=a", "--library=mteb", "--method=original"],
             "--method is not read with --library=mteb",
         ),
-        (["--tasks=a"], "runs/none is no run"),
+        (["--tasks=a"], "runs/none is not a run"),
     ],
 )
 def test_wrong_flags_are_one_line(monkeypatch, flags, words):

@@ -177,7 +177,12 @@ CLIP, LABELS = "clip", "picture_classification"
     ("command", "name", "flags", "words"),
     [
         (embed, CLIP, ["--pictures={p}/none"], "must be a folder or a zip of pictures"),
-        (embed, CLIP, ["--pictures={p}", "a text"], "--pictures is not read beside"),
+        (
+            embed,
+            CLIP,
+            ["--pictures={p}", "a text"],
+            "--pictures cannot be combined with",
+        ),
         (embed, CLIP, ["--pictures={p}/broken.png"], "broken.png cannot be decoded ("),
         (embed, LABELS, ["--pictures={p}"], "gives them no vectors; clip does"),
         (score, CLIP, ["--data={t}"], "--pictures=P must name a folder or a zip"),

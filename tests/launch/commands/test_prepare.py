@@ -87,7 +87,10 @@ def test_batches_are_saved_and_read_again(prepare, tmp_path):
         (["--batches=0", "--output=x"], "at least 1"),
         (["--shards=2"], "--workdir"),
         (["--workdir=x"], "is for the logs of --shards=N"),
-        (["--shards=10000", "--workdir=x"], "--shards: it is a whole number from 1 to"),
+        (
+            ["--shards=10000", "--workdir=x"],
+            "--shards: must be a whole number from 1 to",
+        ),
         (["--shards=2", "--workdir=x", "--batches=1", "--output=y"], "one process"),
         (["--shards=2", "--workdir=x", "--on=slurm"], "PARTITION"),
         (["--config.data.corpus=no/such/*.txt"], "data.corpus"),

@@ -209,7 +209,7 @@ def test_the_tokens_of_a_text_behind_its_context(
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (["--workdir={0}/none"], "is no run"),
+        (["--workdir={0}/none"], "is not a run"),
         (["--task=blimps"], "unknown --task 'blimps'; did you mean blimp?"),
         (["--data={0}/none.jsonl"], "none.jsonl': no file or folder /"),
         (["--data={0}/words.jsonl"], "words.jsonl:1: unknown column"),

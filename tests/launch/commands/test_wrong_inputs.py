@@ -51,8 +51,8 @@ CASES = [
     ),
     (link, f"{LINK} --stop=no", "--stop=no cannot be read (No such file"),
     (link, f"{LINK} --stop=bytes", "--stop=bytes cannot be read ('utf-8'"),
-    (link, f"{LINK} --steps=3", "--steps is of learning, which --vectors leaves out"),
-    (link, f"{LINK} --min-characters=9", "or have less than --min-characters=9"),
+    (link, f"{LINK} --steps=3", "--steps is not read with --vectors, which replaces"),
+    (link, f"{LINK} --min-characters=9", "or have fewer than --min-characters=9"),
     (link, f"{LINK}/x".replace("D/x", "t.txt"), "--to=t.txt"),
     (
         link,
@@ -64,7 +64,7 @@ CASES = [
         LINK.replace("t.txt", "L/texts.linked").replace("D", "L"),
         "is --texts, and",
     ),
-    (predict, "--workdir=run x --fields=a", "--fields=a is of --data; leave it out"),
+    (predict, "--workdir=run x --fields=a", "--fields=a needs --data; leave it out"),
     (
         predict,
         "--workdir=run --data=t.csv --to=t.csv",
@@ -83,7 +83,7 @@ CASES = [
     (
         show,
         "--keys --workdir=run",
-        "--keys lists those of --config; leave out --workdir",
+        "--keys reads only --config; leave out --workdir",
     ),
     (
         images,

@@ -239,7 +239,7 @@ def _other_metrics(trial, other):
     ("damage", "words"),
     [
         (_edit, "was changed after the run wrote it"),
-        (_copy, "is not that of lm seed=0.*: seed is 1 there and 0 in"),
+        (_copy, "does not belong to lm seed=0.*: seed is 1 there and 0 in"),
         (_truncate, "is damaged"),
         (_other_metrics, "test/score is 71.0 there and 72.5 in metrics.jsonl"),
     ],
@@ -335,7 +335,7 @@ def test_an_unknown_row_or_metric_is_refused(tmp_path, baseline, value):
 @pytest.mark.parametrize("value", ["high", [], [[1.0]], {"a": 1}])
 def test_what_is_no_number_is_refused(tmp_path, value):
     column = tables.Column("x", "first", lambda trial: value)
-    with pytest.raises(UserError, match=r"column 'x' of lm .* is a number"):
+    with pytest.raises(UserError, match=r"column 'x' of lm .* must be a number"):
         _grid(tmp_path, fake_sweep.TABLE._replace(columns=(column,)))
 
 

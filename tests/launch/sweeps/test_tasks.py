@@ -65,11 +65,11 @@ def test_a_data_set_of_tfds_is_no_file(file):
     [
         ('"b.tsv"', '"c.tsv"', "MNLI: no file"),
         ('data.valid = "b.tsv"', "", "MNLI has no data.valid"),
-        ("[MNLI]", "[MNLI", "is no TOML"),
+        ("[MNLI]", "[MNLI", "is not TOML"),
         ("[MNLI]", "[MNLI]\ntrain.init_from = 'x'", "MNLI sets train.init_from, which"),
         ("[MNLI]", "[MNLI]\ndata.vocabulary = 'x'", "MNLI sets data.vocabulary"),
         ("[MNLI]", "[MNLI]\nmodel.width = 8", "MNLI sets model.width, which a fine"),
-        ("[MNLI]", "QNLI = 3\n[MNLI]", "QNLI is no table"),
+        ("[MNLI]", "QNLI = 3\n[MNLI]", "QNLI is not a table"),
     ],
 )
 def test_a_wrong_file_is_one_line(file, old, new, words):
@@ -97,7 +97,7 @@ def test_a_sweep_names_the_rows_and_groups_of_its_trials(file, tmp_path):
     assert sweep_plan.read_tasks(tmp_path) == tasks
     with pytest.raises(UserError, match="--tasks=FILE"):
         plan({})
-    with pytest.raises(UserError, match="are one trial"):
+    with pytest.raises(UserError, match="are the same trial"):
         plan({"MNLI": tasks["MNLI"], "QNLI": tasks["MNLI"]})
     sweep.write_text("def sweep(scale, tasks): return []")
     with pytest.raises(UserError, match=r"sweep\('smoke'\) gives no trial"):

@@ -78,7 +78,7 @@ def test_biases_do_not_decay_and_projections_start_small(make_options):
 @pytest.mark.parametrize(
     ("changes", "line"),
     [
-        ({"cutoffs": [250, 100]}, "they ascend"),
+        ({"cutoffs": [250, 100]}, "they must ascend"),
         ({"cutoffs": [100, 300]}, "below 300"),
         ({"output_head": "transform"}, r"model\.output_head table or bias"),
         ({"tie_embeddings": False}, r"model\.tie_embeddings True, not False"),

@@ -137,8 +137,10 @@ def test_heads_without_features_are_refused(fields):
         make_objective("sequence_classification", head="linear", **keys)
         with pytest.raises(UserError, match="needs another head than tanh"):
             make_objective("sequence_classification", **keys)
-    with pytest.raises(UserError, match="features is last, concat, mix, vectors or"):
+    with pytest.raises(
+        UserError, match="features must be last, concat, mix, vectors or"
+    ):
         make_objective("token_classification", features="all")
     for features in OF_VECTORS:
-        with pytest.raises(UserError, match="which name nothing; set vectors and"):
+        with pytest.raises(UserError, match="need vectors; set vectors and"):
             make_objective("token_classification", features=features)

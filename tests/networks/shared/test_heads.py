@@ -135,9 +135,9 @@ def test_the_softmax_counts_all_rows_of_t5s_table(make_options, make_params):
 
 
 def test_an_illegal_head_is_refused():
-    with pytest.raises(ValueError, match="activation is 'tan'"):
+    with pytest.raises(ValueError, match=r"activation must be .* not 'tan'"):
         networks.HeadSpec(2, "tan")
-    with pytest.raises(ValueError, match="both are at least 0"):
+    with pytest.raises(ValueError, match="both must be at least 0"):
         networks.HeadSpec(-1)
 
 

@@ -47,8 +47,12 @@ def index():
     ("questions", "top_k", "says"),
     [
         (None, 1, "^questions must be a list of texts; got NoneType"),
-        ("river", 1, r"^questions is a list of texts; .* write \['river'\]$"),
-        ([None], 1, "^questions is a list of str, but its text 1 is of type NoneType"),
+        ("river", 1, r"^questions must be a list of texts; .* write \['river'\]$"),
+        (
+            [None],
+            1,
+            "^questions must be a list of str, but its text 1 is of type NoneType",
+        ),
         (["\udc00"], 1, "^questions: text 1 has half of a surrogate pair"),
         (["river"], -1, "^top_k must be a whole number from 1; got -1$"),
     ],

@@ -142,7 +142,9 @@ def test_what_does_not_fit_is_the_error_of_its_request(completer):
     )
     assert short.new_tokens
     assert isinstance(long, UserError) and "at most 12 tokens" in str(long)
-    assert isinstance(many, UserError) and "max_tokens is at most 8, not 9" in str(many)
+    assert isinstance(many, UserError) and "max_tokens must be at most 8, not 9" in str(
+        many
+    )
 
 
 def test_a_model_that_continues_no_prompts_is_refused(tmp_path):

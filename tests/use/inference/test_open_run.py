@@ -269,7 +269,9 @@ def test_a_single_text_is_no_list_of_texts(run):
     model = open_run(run)
     uses = model.encode, model.fill, model.score, model.generate
     for use in (*uses, lambda text: model.score(["a"], text)):
-        with pytest.raises(UserError, match=r"is a list of texts; .* write \['ab'\]"):
+        with pytest.raises(
+            UserError, match=r"must be a list of texts; .* write \['ab'\]"
+        ):
             use("ab")
 
 
@@ -283,10 +285,14 @@ def test_a_model_is_shown_in_one_line(run):
 @pytest.mark.parametrize(
     ("method", "arguments", "says"),
     [
-        ("encode", [[None]], "^texts is a list of str, .* text 1 is of type None"),
-        ("encode", [["x", 3]], "^texts is .* text 2 is of type int: 3$"),
-        ("generate", [["x", b"y"]], "^prompts is .* text 2 is of type bytes: b'y'$"),
-        ("score", [["ab"], [None]], "^contexts is .* text 1 is of type NoneType"),
+        ("encode", [[None]], "^texts must be a list of str, .* text 1 is of type None"),
+        ("encode", [["x", 3]], "^texts must be .* text 2 is of type int: 3$"),
+        (
+            "generate",
+            [["x", b"y"]],
+            "^prompts must be .* text 2 is of type bytes: b'y'$",
+        ),
+        ("score", [["ab"], [None]], "^contexts must be .* text 1 is of type NoneType"),
         ("score", [["ab"], ["a", "b"]], "^contexts: 2 for 1 texts; give one for each$"),
         ("encode", [None], "^texts must be a list of texts; got NoneType: None$"),
         ("num_tokens", [3], "^texts must be a list of texts; got int: 3$"),
@@ -324,12 +330,12 @@ def test_options_of_other_types_are_refused(opened, method, options, says):
 
 @pytest.mark.parametrize("source", [None, 3, ["a"], "a\0b", "\ud800", b"a"])
 def test_what_is_no_path_is_refused(source):
-    with pytest.raises(UserError, match="is no path: it must be a text"):
+    with pytest.raises(UserError, match="is not a path: it must be"):
         open_run(source)
 
 
 def test_what_cannot_be_opened_is_one_line(tmp_path):
-    with pytest.raises(UserError, match=r"^/\S+ is no run: it has no config\.json"):
+    with pytest.raises(UserError, match=r"^/\S+ is not a run: it has no config\.json"):
         open_run(tmp_path)
     with pytest.raises(UserError, match="unknown product_dtype 'half'; known: "):
         open_run(tmp_path, product_dtype="half")

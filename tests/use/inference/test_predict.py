@@ -177,12 +177,12 @@ def test_a_text_without_a_prediction_ends_no_others(pairs, opened, tmp_path, cap
 @pytest.mark.parametrize(
     "examples, words",
     [
-        ("a text", r"examples is a list; of one text write \['a text'\]"),
+        ("a text", r"examples must be a list; for one text write \['a text'\]"),
         (None, "examples must be a list of texts; got NoneType"),
         ({"a": 1}, "examples must be a list of texts; got dict"),
         ([" "], "example 1: ' ' is blank"),
         ([["a", "b"], None], "example 2 is of type NoneType; it must be a text"),
-        ([["a", 3]], "example 1: 3 is blank or no text"),
+        ([["a", 3]], "example 1: 3 is blank or not text"),
         (["a"], "example 1 has 1 text, but the run reads 2: "),
         ([["a", "b", "c"]], "example 1 has 3 texts, but the run reads 2: "),
     ],

@@ -60,8 +60,8 @@ def check_encoding(name: str) -> None:
         pass  # an encoding with several bytes per letter
     except LookupError:
         raise ValueError(
-            f"data.encoding is an encoding that Python knows, as in utf-8, latin-1 or "
-            f"cp1252, not {name!r}"
+            "data.encoding must be an encoding that Python knows, such as utf-8, "
+            f"latin-1 or cp1252, not {name!r}"
         ) from None
 
 

@@ -37,7 +37,8 @@ class Format(FileFormat):
             (word_index,), tag_index = map(int, word_column), int(tag_column)
         except ValueError:
             raise LineError(
-                1, "CoNLL columns are numbers: data.fields is one, and data.label"
+                1,
+                "data.fields and data.label must be numbers of CoNLL columns",
             ) from None
         words: list[tuple[int, str, str]] = []
         width, separator = 0, None
@@ -58,7 +59,7 @@ class Format(FileFormat):
             try:
                 if range(width)[word_index] == range(width)[tag_index]:
                     raise LineError(
-                        number, f"the word's column of {width} is that of its tag"
+                        number, f"the word and its tag have the same column of {width}"
                     )
                 words.append((number, columns[word_index], columns[tag_index]))
             except IndexError:

@@ -32,7 +32,9 @@ class Format(FileFormat):
         for number, row in rows:
             text = row.get("text") if isinstance(row, dict) else None
             if not isinstance(text, str):
-                raise LineError(number, 'a line is a JSON object with a string "text"')
+                raise LineError(
+                    number, 'a line must be a JSON object with a string "text"'
+                )
             if options.label and options.label not in row:
                 raise LineError(number, no_column(options.label, row, options))
             label = row_label(number, row.get(options.label or "label"), options)

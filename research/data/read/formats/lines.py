@@ -43,7 +43,7 @@ class Format(FileFormat):
             raise LineError(
                 1,
                 f"data.label={options.label}: {count} lines have {len(labels)} labels, "
-                f"such as {min(labels)!r:.40}; these are texts without labels",
+                f"such as {min(labels)!r:.40}; these seem to be texts without labels",
             )
 
 
@@ -64,7 +64,7 @@ def _split(line: str, rule: str, number: int) -> tuple[str, str]:
     if not label or not colon:
         raise LineError(
             number,
-            f"data.label={rule} is what precedes the colon of the first word, and "
-            f"{prefix!r:.40} has none; data.label=prefix is the word",
+            f"data.label={rule} reads the first word up to its colon, but "
+            f"{prefix!r:.40} has no colon; data.label=prefix reads the whole word",
         )
     return label, text[0]

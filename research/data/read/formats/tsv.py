@@ -32,7 +32,7 @@ class Format(FileFormat):
             if len(columns) != 2 or not all(column.strip() for column in columns):
                 raise LineError(
                     number,
-                    "without data.fields, which names the columns that are read, a "
-                    "line has two, a text and its translation, separated by a tab",
+                    "a line must have two columns, a text and its translation, "
+                    "separated by a tab; data.fields names other columns",
                 )
             yield Document("\n".join(columns), id=f":{number}")

@@ -28,6 +28,4 @@ class Notation(notations.Notation):
                 count += 1
                 yield number, notations.Triple(head, relation, tail)
         if count != int(said):
-            raise ValueError(
-                first, f"the file has {count} triples, and not {int(said)}"
-            )
+            raise ValueError(first, f"the file has {count} triples, not {int(said)}")

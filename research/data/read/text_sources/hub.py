@@ -68,7 +68,7 @@ def _split(name: str) -> tuple[str, str]:
     """ORG/NAME, and the pattern after it."""
     parts = name.removeprefix("hf:").split("/", 2)
     if len(parts) < 2 or not all(parts[:2]):
-        raise UserError(f"a data set of the Hub is hf:ORG/NAME, not {name!r}")
+        raise UserError(f"a data set of the Hub must be hf:ORG/NAME, not {name!r}")
     return "/".join(parts[:2]), "".join(parts[2:])
 
 

@@ -50,7 +50,7 @@ class TokenizerType(tokenizer_types.TokenizerType):
         if CELLS in corpus.arrays and len(pieces) > options.size:
             raise SizeError(
                 options.size,
-                "pairs of words do not tell which are frequent; give "
+                "pairs of words do not say how frequent a word is; give "
                 f"{len(pieces)}, for all of them, or count fewer (palimpsest "
                 "cooccurrences --max-words)",
             )

@@ -115,7 +115,7 @@ class LeftToRight(samplers.Sampler):
             parse_pair(self.languages)
         if self.min_tokens >= self.max_tokens:
             raise ValueError(
-                f"min_tokens is below max_tokens ({self.max_tokens}), not "
+                f"min_tokens must be below max_tokens ({self.max_tokens}), not "
                 f"{self.min_tokens}"
             )
 
@@ -253,8 +253,8 @@ def _in_languages(prompt: Prompt, chosen: str, network: Any) -> Prompt:
     """Raises UserError: there is no decoder, or no embedding of these languages."""
     if prompt.encoder is None:
         raise UserError(
-            f"languages is {chosen}, but the network has one stack: languages are of "
-            "an encoder and a decoder"
+            f"languages is {chosen}, but the network has one stack; languages need an "
+            "encoder and a decoder"
         )
     count, pair = getattr(network, "token_types", 0), parse_pair(chosen)
     if max(pair) >= count:

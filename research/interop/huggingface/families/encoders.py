@@ -215,8 +215,8 @@ def _check_mapping(config, tensors):
         found = tensors.get(f"{MAPPING}.{end}")
         if found is not None and not np.array_equal(found, identity(len(found))):
             raise UserError(
-                f"embedding_size is hidden_size, and {MAPPING}.{end} is not that of "
-                "the identity: a network here has no such layer between equal widths"
+                f"embedding_size is hidden_size, so {MAPPING}.{end} must be the "
+                "identity: a network here has no layer between equal widths"
             )
     return {}
 

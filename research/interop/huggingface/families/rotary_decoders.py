@@ -61,7 +61,7 @@ def _read_window(config, default=0):
     width = 0 if width is None else width
     if type(width) is not int or width < 0 or width == 1:
         raise UserError(
-            f"config.json: sliding_window is {width!r}; it is 2 or more, or null"
+            f"config.json: sliding_window is {width!r}; it must be 2 or more, or null"
         )
     return max(0, width - 1)
 

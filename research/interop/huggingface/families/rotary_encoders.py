@@ -42,8 +42,8 @@ def _read_every(config):
         every = config.get("global_attn_every_n_layers", 3)
         if type(every) is not int or every < 1:
             raise UserError(
-                f"config.json: global_attn_every_n_layers is {every!r}, no whole "
-                "number from 1 on"
+                f"config.json: global_attn_every_n_layers is {every!r}; it must be a "
+                "whole number of at least 1"
             )
         return every
     full = [n for n, each in enumerate(types) if each == FULL]
@@ -62,7 +62,9 @@ def _read_every(config):
 def _read_window(config):
     width = config.get("local_attention", 128)
     if type(width) is not int or width < 2:
-        raise UserError(f"config.json: local_attention is {width!r}; it is 2 or more")
+        raise UserError(
+            f"config.json: local_attention is {width!r}; it must be 2 or more"
+        )
     return 0 if _read_every(config) == 1 else width // 2
 
 

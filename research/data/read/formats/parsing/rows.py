@@ -76,7 +76,7 @@ def row_documents(rows: Iterable[tuple[int, Any]], options: FileOptions) -> Pars
     blank, hidden, unlabelled, labels = [], [], [], _Labels()
     for number, row in rows:
         if not isinstance(row, Mapping):
-            raise LineError(number, f"a line is a JSON object, not {row!r:.40}")
+            raise LineError(number, f"a line must be a JSON object, not {row!r:.40}")
         for name in (*options.fields, options.label):
             if not name or name in row:
                 continue
@@ -147,8 +147,8 @@ def _parts(number: int, row: Mapping, fields: Sequence[str]) -> list[str]:
         if isinstance(value, list) and name != fields[-1]:
             raise LineError(
                 number,
-                f"{name!r} is a list, whose items are parts of their own; only the "
-                f"last of data.fields={','.join(fields)} may be one",
+                f"{name!r} is a list, whose items are separate parts; only the last of "
+                f"data.fields={','.join(fields)} may be a list",
             )
         try:
             parts += map(text_of, value if isinstance(value, list) else [value])

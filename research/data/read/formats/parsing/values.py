@@ -24,7 +24,7 @@ def text_of(value: Any, errors: str = "strict") -> str:
         return ""
     value = _decoded(value, errors)
     if not isinstance(value, str):
-        raise ValueError(f"{value!r:.40} is no text")
+        raise ValueError(f"{value!r:.40} is not text")
     return replace_surrogates(value)
 
 
@@ -54,7 +54,7 @@ def flag_of(value: Any, name: str) -> bool:
         return bool(value)
     if isinstance(value, Integral) and value in (0, 1):
         return bool(value)
-    raise ValueError(f"{name} is true or false, not {value!r:.40}")
+    raise ValueError(f"{name} must be true or false, not {value!r:.40}")
 
 
 def offset_of(value: Any, name: str) -> int:
@@ -64,7 +64,7 @@ def offset_of(value: Any, name: str) -> int:
       ValueError: it is not one; a truth value is not one either.
     """
     if isinstance(value, bool | np.bool_) or not isinstance(value, Integral):
-        raise ValueError(f"{name} is a whole number, not {value!r:.40}")
+        raise ValueError(f"{name} must be a whole number, not {value!r:.40}")
     return int(value)
 
 
@@ -73,9 +73,9 @@ def _one_label(value: Any) -> str | None:
         return None
     value = _decoded(value)
     if isinstance(value, Mapping | list | np.ndarray):
-        raise ValueError(f"{value!r:.40} is no label: text or a number")
+        raise ValueError(f"{value!r:.40} is not a label, which is text or a number")
     if isinstance(value, float | np.floating) and math.isinf(value):
-        raise ValueError(f"{value!r:.40} is no label: it is not finite")
+        raise ValueError(f"{value!r:.40} is not a label: it is not finite")
     return replace_surrogates(str(value)).strip() or None
 
 

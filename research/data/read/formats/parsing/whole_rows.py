@@ -45,9 +45,9 @@ def read_whole_rows(file: Path, fields: Sequence[str]) -> WholeRows:
     if suffix not in SUFFIXES:
         raise UserError(f"{file}: its name does not end in {', '.join(SUFFIXES)}")
     if suffix == ".tsv" and not fields:
-        raise UserError(f"{file} has columns; say by --fields which of them are texts")
+        raise UserError(f"{file} has columns; name those of text by --fields")
     if file.exists() and not file.is_file():
-        raise UserError(f"{file} is a folder, a pipe or a device, and no file")
+        raise UserError(f"{file} is a folder, a pipe or a device, not a file")
     try:
         with file.open("rb") as raw:
             content = decompressed(file, raw)
@@ -66,12 +66,12 @@ def _read_json(content: Any, fields: list[str]) -> WholeRows:
     rows = []
     for number, row in json_rows(content, fields):
         if not isinstance(row, dict):
-            raise LineError(number, f"a line is a JSON object, not {row!r:.40}")
+            raise LineError(number, f"a line must be a JSON object, not {row!r:.40}")
         for name in fields:
             if name not in row:
                 raise LineError(number, str(unknown("key", name, row)))
             if not isinstance(row[name], str):
-                raise LineError(number, f"{name!r} is no text, but {row[name]!r:.40}")
+                raise LineError(number, f"{name!r} must be text, not {row[name]!r:.40}")
             row[name] = replace_surrogates(row[name])
         rows.append(row)
     return WholeRows("", rows, fields)
