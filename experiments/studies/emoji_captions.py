@@ -334,22 +334,16 @@ def _regressions(
     """
     inner, outer = (_blocks(pictures, fold.plain(part, language)) for part in (1, 0))
     for features, kernel in REGRESSIONS:
+        chosen, final = (_Ridge(*part[0][features], kernel) for part in (inner, outer))
         for target in inner[1]:
-            hits = {
-                strength: _hits(image, inner[1][target][1])
-                for strength, image in _ridges(
-                    *inner[0][features], inner[1][target][0], kernel
-                )
-            }
-            best = max(STRENGTHS, key=lambda each: hits[each][..., -1].mean())
-            (found,) = (
-                image
-                for strength, image in _ridges(
-                    *outer[0][features], outer[1][target][0], kernel, (best,)
-                )
-            )
+            known, given = inner[1][target]
+            every = chosen.predictions(known, STRENGTHS)
+            recall = {n: _hits(own, given)[..., -1].mean() for n, own in every.items()}
+            best = max(STRENGTHS, key=recall.__getitem__)
+            known, given = outer[1][target]
+            (found,) = final.predictions(known, (best,)).values()
             name = f"{kernel} ridge of {features}, to {target}".strip()
-            yield name, _hits(found, outer[1][target][1])
+            yield name, _hits(found, given)
 
 
 def _blocks(
@@ -377,22 +371,21 @@ def _joined(one: Sequence, other: Sequence) -> list[np.ndarray]:
     return [np.hstack(each) for each in zip(one, other, strict=True)]
 
 
-def _ridges(
-    known: np.ndarray,
-    given: np.ndarray,
-    target: np.ndarray,
-    kernel: str = "",
-    strengths: Sequence[float] = STRENGTHS,
-) -> Iterator[tuple[float, np.ndarray]]:
-    """Strengths, and predictions [B, T] for given [B, F], fitted to known [N, F].
+class _Ridge:
+    """Ridge regression of any target: one eigendecomposition serves all strengths."""
 
-    One eigendecomposition of the kernel serves all strengths.
-    """
-    of = {"": linear_kernel, "kernel": functools.partial(rbf_kernel, gamma=1.0)}[kernel]
-    values, basis = np.linalg.eigh(of(known))
-    read, wanted = of(given, known) @ basis, basis.T @ target
-    for strength in strengths:
-        yield strength, (read / (values + strength)) @ wanted
+    def __init__(self, known: np.ndarray, given: np.ndarray, kernel: str = ""):
+        """Decomposes the kernel of known [N, F], for predictions of given [B, F]."""
+        of = functools.partial(rbf_kernel, gamma=1.0) if kernel else linear_kernel
+        self.values, self.basis = np.linalg.eigh(of(known))
+        self.read = of(given, known) @ self.basis
+
+    def predictions(
+        self, target: np.ndarray, strengths: Sequence[float]
+    ) -> dict[float, np.ndarray]:
+        """Strength -> [B, T], fitted to a target [N, T]."""
+        wanted = self.basis.T @ target
+        return {n: (self.read / (self.values + n)) @ wanted for n in strengths}
 
 
 def means(pixels: np.ndarray) -> np.ndarray:
@@ -509,7 +502,7 @@ def _of_letters(pictures: dict[str, Any], fold: _Fold) -> tuple[np.ndarray, np.n
         target, text = (
             each.reshape(-1, count, each.shape[-1]) for each in targets["letters"]
         )
-        found = dict(_ridges(known, given, target.mean(axis=1), "", best))
+        found = _Ridge(known, given).predictions(target.mean(axis=1), best)
 
         def recall(strength: float, found=found, text=text) -> float:
             return np.mean(
