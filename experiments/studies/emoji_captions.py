@@ -356,11 +356,10 @@ def _blocks(
         for name in ("colours", "angles")
     )
     texts = {split: [row["text"] for row in rows[split]] for split in SPLITS}
-    targets = {
-        "words": _scaled(_tfidf(texts)),
-        "letters": _scaled(_tfidf(texts, **LETTERS)),
-    }
-    if pictures["vectors"] is not None:
+    targets = {"words": _scaled(_tfidf(texts))}
+    if pictures["vectors"] is None:
+        targets["letters"] = _scaled(_tfidf(texts, **LETTERS))
+    else:
         vectors = [[row["vector"] for row in rows[split]] for split in SPLITS]
         targets["vectors"] = _scaled([pictures["vectors"][each] for each in vectors])
         targets["words and vectors"] = _joined(targets["words"], targets["vectors"])
