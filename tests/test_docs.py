@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from experiments.studies import (
+    learning_curves,
     objectives,
     output_language,
     parts,
@@ -175,6 +176,13 @@ def test_the_page_of_statistics_is_that_of_its_simulations(monkeypatch):
     assert found.keys() == page.keys()
     for name, rate in page.items():
         assert abs(found[name] - rate) < 4 * math.sqrt(1.1 * rate * (1 - rate) / 1000)
+
+
+def test_the_learning_curves_of_the_page_are_those_of_their_numbers():
+    table = learning_curves.page_table(learning_curves.NUMBERS)
+    assert table in Path("docs/results.md").read_text()
+    tags = learning_curves.read_scores(learning_curves.NUMBERS, learning_curves.TAGS)
+    assert learning_curves.draw(tags) == learning_curves.FIGURE.read_text()
 
 
 def test_texts_of_the_trial_of_languages_are_apart(tmp_path, monkeypatch):
