@@ -72,27 +72,10 @@ def open_text(
     assert rates, data.task
     if data.mixture:
         make_schedule(rates.values())  # reports a wrong rate before the long work
-    objective.check_corpora(len(rates))
     named = files_of(data, data.eval_split)
-    if named and len(rates) > 1 and objective.reads_corpus:
-        raise UserError(
-            f"objective {objective.name} takes the language of a text from its corpus "
-            f"in data.mixture, but data.{data.eval_split} names none of these; leave "
-            "it out: data.held_out divides each corpus"
-        )
-    cache = caches.resolve_cache_dir(data.cache_dir)
     text_spec = objective.text_spec(data.length)
-    if text_spec.contiguous and MIXINGS[data.mixing].depends_on_batch:
-        raise UserError(
-            f"data.mixing is {data.mixing}, but objective {objective.name} reads "
-            "contiguous streams, each row one corpus; set data.mixing=rows"
-        )
-    labels_are = text_spec.label_type
-    if labels_are and labels_are.is_place and data.separator == "lines":
-        raise UserError(
-            "data.separator is lines, but answers are predicted in text without tokens "
-            "between its lines; set data.separator=eos"
-        )
+    _check_options(data, objective, text_spec, len(rates))
+    cache = caches.resolve_cache_dir(data.cache_dir)
     loaded = split_corpora(data, objective, data.train_split)
     evaluated = split_corpora(data, objective, data.eval_split)
     if (tested := with_test_split(data, objective)) is not None:
@@ -112,21 +95,17 @@ def open_text(
     eval_spec = objective.text_spec(eval_length)
     held_out = index_corpora(eval_spec, evaluated, data.eval_split)
     labels, no_gold, classes = (), frozenset(), ()
-    if labels_are:
+    if label_type := text_spec.label_type:
         own = data.eval_split if named else ""
         labels, no_gold = known_labels(
-            labels_are, train, held_out, evaluated, own, data.label
+            label_type, train, held_out, evaluated, own, data.label
         )
         classes = class_order(labels, loaded)
     for number, own in enumerate(loaded):
         streams = {data.train_split: train[number].stream}
         if not named:
             streams[data.eval_split] = held_out[number].stream
-        num_documents = train[number].stream.num_documents
-        if note := largest_note(own, streams) or division_note(own, num_documents):
-            from research.distributed import processes  # imports JAX
-
-            processes.print_from_process_0(note)
+        _print_notes(own, streams, train[number].stream.num_documents)
     count = sum(token_counts(corpus.stream, cache) for corpus in train)
     vocab = vocabulary.vocab._replace(
         labels=labels, token_count=count, num_corpora=len(train)
@@ -161,15 +140,57 @@ def open_text(
                 has_gold = document.label not in no_gold
                 yield document if has_gold else document._replace(label=None)
 
+    sources = train_source, eval_source
+    note = _evaluation_note(data, loaded, evaluated)
+    return OpenedText(vocabulary, vocab, *sources, documents, classes, note)
+
+
+def _check_options(
+    data: DataOptions, objective: "Objective", text_spec: TextSpec, num_corpora: int
+) -> None:
+    """Raises UserError if options of the data contradict what the objective reads."""
+    objective.check_corpora(num_corpora)
+    named = files_of(data, data.eval_split)
+    if named and num_corpora > 1 and objective.reads_corpus:
+        raise UserError(
+            f"objective {objective.name} takes the language of a text from its corpus "
+            f"in data.mixture, but data.{data.eval_split} names none of these; leave "
+            "it out: data.held_out divides each corpus"
+        )
+    if text_spec.contiguous and MIXINGS[data.mixing].depends_on_batch:
+        raise UserError(
+            f"data.mixing is {data.mixing}, but objective {objective.name} reads "
+            "contiguous streams, each row one corpus; set data.mixing=rows"
+        )
+    labels_are = text_spec.label_type
+    if labels_are and labels_are.is_place and data.separator == "lines":
+        raise UserError(
+            "data.separator is lines, but answers are predicted in text without tokens "
+            "between its lines; set data.separator=eos"
+        )
+
+
+def _print_notes(
+    corpus: Corpus, streams: Mapping[str, Stream], num_documents: int
+) -> None:
+    """Prints what looks wrong about a corpus, once for all processes."""
+    if note := largest_note(corpus, streams) or division_note(corpus, num_documents):
+        from research.distributed import processes  # imports JAX
+
+        processes.print_from_process_0(note)
+
+
+def _evaluation_note(
+    data: DataOptions, loaded: Sequence[Corpus], evaluated: Sequence[Corpus]
+) -> str:
+    """Says that evaluations are not of held-out text; "": they are."""
     is_own = bool(getattr(data, data.eval_split))  # not a part of data.train's files
-    note = ""
     if is_own and (shared := _files(loaded) & _files(evaluated)):
-        note = (
+        return (
             f"data.{data.eval_split} reads {min(shared)}, as the training text does: "
             "its evaluations are not of held-out text"
         )
-    sources = train_source, eval_source
-    return OpenedText(vocabulary, vocab, *sources, documents, classes, note)
+    return ""
 
 
 def open_split(

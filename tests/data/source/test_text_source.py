@@ -317,7 +317,7 @@ def test_an_evaluation_reads_the_first_copy(make):
 
 
 WRONG_ARRAYS = [
-    (lambda batch: {"tokem": batch["token"]}, "returns an array 'tokem', which"),
+    (lambda batch: {"tokem": batch["token"]}, "returns an array 'tokem' that"),
     (
         lambda batch: {"weight": batch["weight"].astype(np.float64)},
         r"'weight' as float64 \[4, 8\]; by batch_spec it is float32 \[4, 8\]",
