@@ -60,7 +60,7 @@ def table(tags: Scores, pairs: Scores) -> str:
     keys = [key for name in NAMES for key in sorted(tags) if key[0] == name]
     fresh = {key: fresh_scores(tags, key[0]) for key in keys}
     decided = holm([paired_test(tags[key], fresh[key]) for key in keys]) <= LEVEL
-    lines = ["| | tokens, M | tags, % | from no pretraining | BLiMP, % |"]
+    lines = ["| | tokens, M | tags, % | minus no pretraining | BLiMP, % |"]
     lines.append("|---|--:|--:|--:|--:|")
     for key, is_decided in zip(keys, decided, strict=True):
         gaps = [a - b for a, b in zip(tags[key], fresh[key], strict=True)]
