@@ -2,8 +2,8 @@
 
 Evaluates the checkpoint of the run in D that opens it (the newest, or the best one by
 train.best_metric), or that of --step=N, on the run's evaluation split, on another one
-(--config.data.eval_split=test), or on other files (--config.data.valid=FILES or
-tfds:NAME). All other keys of the text are those of the run's config.
+(--config.data.eval_split=test), or on other files (--config.data.valid=FILES, or the
+name of a data set). All other keys of the text are those of the run's config.
 
 Writes D/evaluations/NAME/metrics.json and, if the objective makes predictions (a label,
 tags, an answer), predictions.jsonl: for each example a line with its id, prediction,

@@ -1,7 +1,7 @@
 """Answers questions from documents over HTTP: `palimpsest serve --documents=D`.
 
 D is a folder whose .txt and .md files are the documents, or any value of data.corpus:
-files, tfds:NAME, or embedded, the documentation of Python's standard library. Passages
+files, a data set, or embedded, the documentation of Python's standard library. Passages
 are retrieved by BM25, and with --encoder=R also by embeddings. --reader=R extracts the
 answer from them; without it the answer is the sentence that shares most with the
 question. --generator=R continues prompts. R is a run, or hf:DIR, a model in Hugging

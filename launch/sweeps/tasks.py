@@ -2,7 +2,7 @@
 
 [MNLI]
 stand_in = "SICK"             # the data set in its place; left out: the task itself
-data.train = "sick/train.csv" # relative to the TOML file's folder; or tfds:NAME
+data.train = "sick/train.csv" # relative to this file; or a data set's name
 data.valid = "sick/dev.csv"
 data.fields = "premise,hypothesis"
 data.label = "label"

@@ -39,10 +39,10 @@ class DataOptions:
     corpus: str = with_lines(free_text("embedded"), text_sources.lines())  # files, a
     # folder or a glob, each also as .gz and .zst, or one of these; documents belong to
     # splits by their hash
-    train: str = free_text("")  # files of the training split, or tfds:NAME: its own
-    # split of that name; replaces data.corpus, whose splits are by hash
-    valid: str = free_text("")  # files of the validation split, or tfds:NAME
-    test: str = free_text("")  # files of the test split, or tfds:NAME
+    train: str = free_text("")  # files of the training split, or a data set's name, as
+    # in data.corpus: its own split; replaces data.corpus, whose splits are by hash
+    valid: str = free_text("")  # the same of the validation split
+    test: str = free_text("")  # the same of the test split
     split: str = free_text("")  # fractions of data.train in train, valid and test, as
     # in 0.8,0.1,0.1, by the hash of a text, so that equal texts are in one split. A
     # split with files of its own has 0. "": all of data.train is for training

@@ -485,9 +485,8 @@ def load_corpus(
     Args:
       name: "embedded"; "docstrings"; a file, folder or glob of files in the formats of
         `research.data.read.formats`, each also as `.gz` and `.zst`; the files of a
-        parallel text's sides, see `data.read.parallel_text`; or "tfds:NAME", whose own
-        test and validation splits are kept if it has them, or
-        "tfds:NAME/split=SPLIT".
+        parallel text's sides, see `data.read.parallel_text`; or a text of one of
+        `data.read.text_sources`.
       held_out: the fraction of documents in valid, and again in test. Docstrings have
         fractions of their own: see `research.data.read.stdlib_corpus`.
       options: how files are read.
@@ -513,7 +512,7 @@ def _load_named_corpus(
     split: str = "",
     key: str = "data.corpus",
 ) -> Corpus:
-    """The corpus of files or of TFDS that data.corpus names, or the key of a split."""
+    """The corpus that data.corpus or the key of a split names."""
     key = f"data.{split}" if split else key
     if (source := source_of(name)) and not source.is_files:
         return source.load(held_out, options, split, key)

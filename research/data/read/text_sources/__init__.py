@@ -1,4 +1,4 @@
-"""Sources of texts: what a name such as tfds:NAME stands for, besides your files.
+"""Sources of texts: what a name such as SOURCE:NAME stands for, besides your files.
 
 A module here defines a class `Source(text_sources.Source)`. It is found by listing the
 folder: nothing else names it.
@@ -18,7 +18,7 @@ class Source:
     """The base of all sources: one of files has `fetch`, any other has `load`."""
 
     called: ClassVar[str]
-    """How its texts are named, for errors, as in "tfds:NAME"."""
+    """How its texts are named, for errors, as in "SOURCE:NAME"."""
 
     is_files: ClassVar[bool]
     """Whether its texts are files, which data.format and data.encoding are about."""
