@@ -10,6 +10,7 @@ from research import objectives
 from research.contract.errors import UserError
 from research.contract.fields import check_values
 from research.contract.parts import field_of
+from research.data.rows import single_texts
 from research.objectives.dae.bart import NOISE_RATES
 from tests.testing.objective_cases import VOCAB
 
@@ -72,7 +73,7 @@ PAIR = {"format": "segment_pair"}
 WRONG_FIELDS = {
     "bart": [
         (dict.fromkeys(NOISE_RATES, 0.0), "no noise: set one of"),
-        ({"text_unit": "pair"}, "text_unit must be document, passage, pieces, "),
+        ({"text_unit": "pair"}, f"text_unit must be {', '.join(single_texts()[:-1])}"),
     ],
     "dae": [
         ({"noise_mask": "prefix", "rate": 0.6}, "most 0.5 where noise_mask is prefix"),
@@ -130,7 +131,7 @@ WRONG_FIELDS = {
     ],
     "mass": [
         (TOO_MANY, r"mask_fraction \+ random_fraction must be at most 1"),
-        ({"text_unit": "pair"}, "text_unit must be document, passage, pieces, "),
+        ({"text_unit": "pair"}, f"text_unit must be {', '.join(single_texts()[:-1])}"),
         ({"shortest": 5}, "shortest above 1 needs text_unit sentence, not stream"),
     ],
     "mix": [

@@ -33,10 +33,10 @@ BASE_OBJECTIVES = tuple(name for name in names() if name not in NOT_MIXED)
 class Objective(composite.OfParts):
     """Reads the longest text of its parts; each part reads its beginning.
 
-    If parts with unit stream differ in length, rows start at random tokens (see
-    `shared_input.common_text_spec`). An epoch has one example per `data.stride` tokens,
-    by default the number that the longest part reads. A part that reads half as many
-    sees one half of the text in an epoch and another half in the next.
+    If parts of a unit that takes a stride differ in length, rows start at random tokens
+    (see `shared_input.common_text_spec`). An epoch has one example per `data.stride`
+    tokens, by default the number that the longest part reads. A part that reads half as
+    many sees one half of the text in an epoch and another half in the next.
 
     The part of a row is drawn with the row's key and the mixing rates at the row's
     step. Each array has the size of the largest part's. The loss is that of the first

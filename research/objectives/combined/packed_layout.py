@@ -17,7 +17,6 @@ from research.contract.batch import (
     piece_columns,
 )
 from research.contract.errors import UserError
-from research.data.rows import TextSpec
 
 INDEX_ARRAYS = ("scored", "left", "right")
 """Arrays for scored positions whose values are positions."""
@@ -110,11 +109,11 @@ def _check_packable(objective: Any, length: int) -> dict[str, Role]:
     roles, problem = {}, ""
     if spec.contiguous:
         problem = "reads a stream from row to row"
-    elif spec.unit != "stream":
+    elif not spec.takes_stride:
         problem = f"reads text of the unit {spec.unit!r}"
     elif spec.random_start:
         problem = "has parts that read texts of different lengths"
-    elif spec != TextSpec("stream", spec.length, arrays=spec.arrays):
+    elif spec.changed_fields().keys() - {"arrays"}:
         problem = "reads text ahead of its row"
     else:
         specs = objective.batch_spec(length)

@@ -16,13 +16,13 @@ def common_text_spec(parts: Mapping[str, Any], length: int) -> TextSpec:
     """The text that is read for all parts; `derive_example` derives each part's text.
 
     Parts with the same unit read the longest of their texts or its beginning, with all
-    arrays that any of them reads. If parts with unit stream differ in length, rows
-    start at random tokens, so that parts that read less still read every token equally
-    often. If units differ, the others must be derivable from one of them. Sentences and
-    streams are derived from a pair: both spans if the second follows the first, else
-    the first span. Spans that were too long lack tokens at either end (BERT), so that
-    the derived text may have a gap between them. A pair of sentences is also derived
-    from a pair of segments: the sentences on either side of the segments' boundary.
+    arrays that any of them reads. If parts of a unit that takes a stride differ in
+    length, rows start at random tokens, so that parts that read less still read every
+    token equally often. If units differ, one must contain the others
+    (`TextSpec.contains`). A single text is derived from a pair: both spans if the
+    second follows the first, else the first span. Spans that were too long lack tokens
+    at either end (BERT), so that the derived text may have a gap between them. A pair
+    is derived from another pair: the sentences on either side of its spans' boundary.
 
     Args:
       parts: name -> objective.
@@ -54,7 +54,7 @@ def common_text_spec(parts: Mapping[str, Any], length: int) -> TextSpec:
             f"texts contains the others ({listed})"
         )
     longest = max(common, key=lambda spec: spec.length)
-    if longest.unit != "stream" or longest.contiguous:
+    if not longest.takes_stride or longest.contiguous:
         return longest
     random_start = any(
         spec.random_start or spec.length < longest.length for spec in specs.values()

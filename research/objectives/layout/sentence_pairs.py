@@ -2,7 +2,7 @@
 
 # B batch, D width, N classes
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +19,7 @@ from research.contract.batch import (
     Example,
 )
 from research.data import counter_rng
-from research.data.rows import TextSpec
+from research.data.rows import TextSpec, pair
 from research.objectives.losses.cross_entropy import Term, with_accuracy
 
 NUM_CLASSES = {"nsp": 2, "sop": 2, "sop_released": 2, "structural": 3, "distance": 3}
@@ -67,14 +67,14 @@ def text_spec(task: str, format: str, length: int, short_rate: float) -> TextSpe
     Args:
       task: one of NUM_CLASSES, or "none" for pairs as in nsp (published ablation).
     """
-    unit = PAIR_FORMATS[format]
-    return TextSpec(
-        unit,
+    spec = TextSpec(
+        PAIR_FORMATS[format],
         length - 3,
         other_document_rate=_OTHER_DOCUMENT_RATE.get(task, _OTHER_DOCUMENT_RATE["nsp"]),
         nonadjacent_rate=_NONADJACENT_RATE.get(task, 0.0),
-        short_rate=short_rate if unit == "pair" else 0.0,
     )
+    is_single = cast(pair.Unit, spec).single
+    return spec if is_single else spec.replace(short_rate=short_rate)
 
 
 def label_specs() -> dict[str, ArraySpec]:
