@@ -9,6 +9,7 @@ from research import objectives
 from research.contract.batch import WORD
 from research.contract.errors import UserError
 from research.data.options import DataOptions
+from research.data.tokenize.train_tokenizer import TOKENIZER_TYPES
 from research.data.tokenize.vocabulary import load_or_train
 from research.objectives.combined.packed_rows import PackedRows
 from tests.testing.example_batches import keys, texts, vocab
@@ -117,7 +118,7 @@ def test_suffixes_come_first_at_their_rate_and_documents_are_cut_alone():
     assert 0.5 < np.mean(first) < 0.72
 
 
-@pytest.mark.parametrize("vocabulary", ["bytebpe", "unigram", "wordpiece"])
+@pytest.mark.parametrize("vocabulary", TOKENIZER_TYPES)
 def test_words_are_cut_between_characters_and_tokenized_anew(vocabulary, tmp_path):
     """The three parts have the text, and about as many cuts in tokens as characters."""
     data = DataOptions(vocabulary=vocabulary, vocabulary_size=SIZE, sentinels=SENTINELS)
@@ -141,7 +142,7 @@ def test_words_are_cut_between_characters_and_tokenized_anew(vocabulary, tmp_pat
         text = [b"".join(spelled[each] for each in part) for part in parts]
         whole = b"".join(spelled[each] for each in token)
         start = b"".join(text[:2])  # the end may be left out
-        if vocabulary == "wordpiece":  # parts of words begin words
+        if trained.type.marks:  # parts of words begin words
             whole, start = whole.replace(b" ", b""), start.replace(b" ", b"")
         assert whole.startswith(start)
         ends = np.cumsum([len(spelled[each]) for each in token])

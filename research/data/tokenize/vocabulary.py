@@ -73,10 +73,7 @@ class Vocabulary:
 
     @property
     def tokenizer_type(self) -> str:
-        """Its type: unigram, bpe, wordpiece, bytebpe, words or wordbpe.
-
-        wordbpe is GPT's, which marks the ends of words.
-        """
+        """The name of its type, a module of `tokenizer_types`."""
         return self.model.tokenizer_type
 
     @property

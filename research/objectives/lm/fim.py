@@ -137,8 +137,8 @@ class Objective(objectives.Objective):
         if vocab.pieces is None:
             raise UserError(
                 "objective.cut=character needs a vocabulary of pieces of words that "
-                "encodes text; set data.vocabulary to unigram, bpe, wordpiece or "
-                "bytebpe, or objective.cut=token"
+                "encodes text; set data.vocabulary to a type that has these, or "
+                "objective.cut=token"
             )
         return _cut_characters(token, starts_word, draws, vocab.pieces)
 

@@ -110,7 +110,7 @@ def test_entries_are_spelled_as_inside_a_sentence(
     assert known.entry_type.tolist() == [2, 1, 0, 0]
     assert "1 of 5 entries" in capsys.readouterr().err
     cut = "fi |bada gune|, ta |bada| ,bada, badagune li。|学||中文|bada 中文|学|"
-    if tokenizer_type == "wordpiece":  # it ignores the space before a word
+    if vocabulary.type.marks:  # it ignores the space before a word
         cut = cut.replace(",bada,", ",|bada|,").replace("bada 中文", "|bada||中文|")
     parts = cut.replace(" ", "").split("|")
     expected = [("".join(parts[:n]), parts[n]) for n in range(1, len(parts), 2)]

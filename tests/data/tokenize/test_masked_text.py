@@ -5,9 +5,10 @@ import dataclasses
 import pytest
 
 from research.data.tokenize.masked_text import encode_with_masks
+from research.data.tokenize.train_tokenizer import TOKENIZER_TYPES
 
 
-@pytest.mark.parametrize("kind", ["unigram", "bpe", "wordpiece", "bytebpe", "literal"])
+@pytest.mark.parametrize("kind", [*TOKENIZER_TYPES, "literal"])
 def test_the_text_beside_masks_is_encoded_as_it_would_be(vocabularies, kind):
     vocabulary = vocabularies[kind if kind != "literal" else "bytebpe"]
     if kind == "literal":
@@ -25,5 +26,5 @@ def test_the_text_beside_masks_is_encoded_as_it_would_be(vocabularies, kind):
     assert encode_with_masks(vocabulary, "<mask>") == [mask]
     joined = encode_with_masks(vocabulary, "ba<mask>le du")
     assert vocabulary.decode(joined[joined.index(mask) + 1 :]).lstrip() == "le du"
-    if kind != "wordpiece":  # its pieces at the start of a unit are those of a word
+    if not vocabulary.type.marks:  # with them a unit starts like a word
         assert not vocabulary.piece_text(joined[joined.index(mask) + 1]).startswith(" ")

@@ -215,7 +215,7 @@ def test_what_is_printed_beside_an_encoding_is_not_lost(capfd):
     ("name", "data", "message"),
     [
         ("absent.model", None, "no such file"),
-        ("unigrams", None, "bpe, bytebpe, unigram, wordpiece, words"),
+        ("unigrams", None, ", ".join(train_tokenizer.TRAINED_TYPES)),
         ("noise.model", b"\x00\x01 noise", "not a vocabulary file"),
         ("tokenizer.json", b"{}", "not a vocabulary file"),
         ("vocab.txt", b"a\nb\n", "[UNK]"),
