@@ -4,21 +4,27 @@ import contextlib
 import socket
 import sys
 import urllib.request
-from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping
 
 from research.contract.errors import UserError, missing_package
 from research.data import cache
-from research.data.documents import TAGS, Document, join_parts
+from research.data.documents import Document, join_parts
 from research.data.read.corpus import (
     Corpus,
     HeldOut,
     held_out_fractions,
     split_of,
 )
-from research.data.read.formats import AUTO, FileOptions, SkippedRows
-from research.data.read.formats.parsing.values import label_of, text_of
-from research.data.read.formats.squad import question_document
+from research.data.read.formats import (
+    AUTO,
+    FileFormat,
+    FileOptions,
+    RowReader,
+    SkippedRows,
+    make_format,
+    row_formats,
+)
+from research.data.read.formats.parsing.values import class_names, label_of, text_of
 
 HOST = "storage.googleapis.com"
 """A host of the network that data sets are downloaded from."""
@@ -95,10 +101,9 @@ def corpus_of_builder(
     """The corpus of a prepared TFDS builder; `label` may be its ClassLabel feature.
 
     The features `options.fields` are the parts of an example, and `options.label` is
-    its label: "tfds:glue/mrpc" with fields sentence1 and sentence2. In the format
-    "squad", examples are questions ("tfds:squad"); in "conll" they are words, by
-    default `tokens`, with the tags of a feature, by default `ner` ("tfds:conll2003").
-    `Corpus.classes` are the names of the ClassLabel in its order.
+    its label: "tfds:glue/mrpc" with fields sentence1 and sentence2. A format may read
+    rows in its own way (`FileFormat.row_reader`). `Corpus.classes` are the names of the
+    ClassLabel in its order.
 
     The data set's own validation and test splits are kept; one that it lacks gets the
     fraction `held_out` of its train split, by the hash of the text. A split that is
@@ -112,13 +117,15 @@ def corpus_of_builder(
       UserError: it has no such feature or no such split.
     """
     info, where = builder.info, f"data.{split or 'corpus'} is {name!r}"
-    needed, make = _reader(where, info.features, options)
+    form = FileFormat() if options.format == AUTO.format else make_format(options)
+    own_reader = form.row_reader(info.features, options)
+    needed, make = own_reader or _text_reader(where, info.features, options)
     if set(needed) - set(info.features):
         raise UserError(
             f"{where}: it needs a feature {', '.join(sorted(needed))}, but has "
             f"{', '.join(info.features)}",
-            "; data.fields names others, and data.format is squad for questions and "
-            "conll for words",
+            "; data.fields names others, and data.format may be "
+            f"{', '.join(row_formats())}, which read other features",
         )
     own, chosen = _own_splits(info.splits), bool(split) or SPLIT in name
     whole = _split_to_read(name, info.splits, own.get(split, split), where)
@@ -145,10 +152,11 @@ def corpus_of_builder(
     named = options.key() if options != AUTO else []
     named += [each for each in own.values() if each.endswith("_matched")]
     named += [SPLIT + whole] if chosen else []
-    named += ["answers 2"] if options.format == "squad" else []  # as formats.squad
+    if own_reader and form.version > 1:
+        named.append(f"answers {form.version}")
     key = ["tfds", info.full_name, sizes, held_out, *named]
-    arrays = TAGS if options.format == "conll" else {}
-    classes = _class_names(info.features, options.label or "label")
+    arrays = form.arrays if own_reader else {}
+    classes = class_names(info.features, options.label or "label")
     fingerprint = lambda: cache.fingerprint(key)  # noqa: E731
     return Corpus(name, read, fingerprint, arrays=arrays, classes=classes)
 
@@ -180,28 +188,16 @@ def _split_to_read(name: str, splits: Mapping, own: str, where: str) -> str:
     return split
 
 
-Made = tuple[Document | None, str]
-"""The document of a row, if it has one, and what is wrong with the row, or ""."""
-
-
-def _reader(
-    where: str, features: Mapping, options: FileOptions
-) -> tuple[list[str], Callable[[Mapping], Made]]:
-    """The features that are needed, and the function that makes a row's document.
+def _text_reader(where: str, features: Mapping, options: FileOptions) -> RowReader:
+    """Reads features that are text, and a label.
 
     Args:
       where: the config key and the name, for errors.
     """
-    if options.format == "squad":
-        return ["context", "question", "answers", "id"], _question
-    if options.format == "conll":
-        words, tag = (*options.fields, "tokens")[0], options.label or "ner"
-        tags = _class_names(features, tag)
-        return [words, tag], lambda row: _words(row[words], row[tag], tags)
     fields, label = options.fields or ("text",), options.label or "label"
-    classes = _class_names(features, label)
+    classes = class_names(features, label)
 
-    def make(row: Mapping) -> Made:
+    def make(row: Mapping) -> tuple[Document | None, str]:
         if wrong := [f for f in fields if not isinstance(row[f], bytes)]:
             raise UserError(f"{where}: feature {wrong[0]} is not text")
         parts = [text_of(row[field], "replace") for field in fields]
@@ -217,42 +213,4 @@ def _reader(
                 raise UserError(f"{where}: data.label={label}: {error}") from error
         return document, ""
 
-    return [*fields, *filter(None, [options.label])], make
-
-
-def _class_names(features: Mapping, name: str) -> tuple[str, ...]:
-    """The names of a ClassLabel or a sequence of these; () for other features."""
-    return tuple(getattr(dict(features.items()).get(name), "names", ()) or ())
-
-
-def _question(row: Mapping[str, Any]) -> Made:
-    """The document of a question, see `formats.squad`."""
-    answers = row["answers"]
-    question = {
-        "id": row["id"].decode(),
-        "question": row["question"].decode("utf-8", "replace"),
-        "is_impossible": bool(row.get("is_impossible", False)),
-        "answers": [
-            {"text": text.decode("utf-8", "replace"), "answer_start": int(start)}
-            for text, start in zip(
-                answers["text"], answers["answer_start"], strict=True
-            )
-        ],
-    }
-    context = row["context"].decode("utf-8", "replace")
-    document, found = question_document(context, question)
-    if not found:
-        return document, "not trained on: the answer is not at its answer_start"
-    missing = "have no answer, and are neither trained on nor scored"
-    return document, "" if document.label else missing
-
-
-def _words(words: Any, tags: Any, names: tuple[str, ...]) -> Made:
-    """The document of a sentence, whose words are its parts, with their tags."""
-    forms = [word.decode("utf-8", "replace") for word in words]
-    if not forms or not all(form.strip(" ") for form in forms):
-        return None, "a word is blank, or there are none"
-    found = tuple(names[tag] if names else label_of(tag) for tag in tags)
-    if not all(found):
-        return None, "a word has no tag"
-    return join_parts(forms, " ")._replace(arrays={"tags": found}), ""
+    return RowReader((*fields, *filter(None, [options.label])), make)

@@ -161,7 +161,7 @@ def test_questions_of_a_tfds_corpus_have_answers_at_their_characters(capsys):
             assert each.text[slice(*each.answer)] == "cd" == each.golds[0]
     assert sum(each.answer is not None for each in found) == 159
     assert "1 row, number 7: not trained on" in capsys.readouterr().err
-    with pytest.raises(UserError, match=r"data\.format is squad for questions"):
+    with pytest.raises(UserError, match=r"data\.format may be conll, squad"):
         tfds_corpus.corpus_of_builder("tfds:squad", builder, 0.0)
 
 

@@ -6,7 +6,7 @@ one, or the suffix of a file does.
 
 import codecs
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, BinaryIO, NamedTuple
 
@@ -90,6 +90,15 @@ class SkippedRows(NamedTuple):
 FILE_LABELS = ("file", "suffix", "folder")
 """Rules by which all texts of a file have one label: a part of its path."""
 
+
+class RowReader(NamedTuple):
+    """How a row of a data set becomes a document."""
+
+    features: tuple[str, ...]  # that a row needs
+    make: Callable[[Mapping[str, Any]], tuple[Document | None, str]]  # the document, if
+    # the row has one, and what is wrong with the row, or ""
+
+
 Parsed = Iterator[Document | SkippedRows]
 """Documents, whose `id` is ":" and the number of their line, and last `SkippedRows`."""
 
@@ -141,6 +150,15 @@ class FileFormat:
         """
         raise NotImplementedError
 
+    def row_reader(
+        self, features: Mapping[str, Any], options: FileOptions
+    ) -> RowReader | None:
+        """How the rows of a data set with such features are read (`tfds_corpus`).
+
+        None: as in any format, by features that are text.
+        """
+        return None
+
 
 def make_format(options: FileOptions) -> FileFormat:
     """The format that the options name, with its own keys.
@@ -155,6 +173,14 @@ def by_suffix() -> dict[str, FileFormat]:
     """Suffix -> the format of files that have it."""
     formats = (FORMATS.part_class(name, "data.format")() for name in FORMATS.names())
     return {suffix: each for each in formats for suffix in each.suffixes}
+
+
+def row_formats() -> list[str]:
+    """The formats with a `row_reader`."""
+    classes = {
+        name: FORMATS.part_class(name, "data.format") for name in FORMATS.names()
+    }
+    return [name for name, cls in classes.items() if "row_reader" in vars(cls)]
 
 
 def text_suffixes() -> tuple[str, ...]:

@@ -1,12 +1,20 @@
 """CoNLL: a line is a word, in columns between tabs or spaces."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
-from research.data.documents import TAGS
-from research.data.read.formats import FileFormat, FileOptions, LineError, Parsed
+from research.data.documents import TAGS, Document, join_parts
+from research.data.read.formats import (
+    FileFormat,
+    FileOptions,
+    LineError,
+    Parsed,
+    RowReader,
+)
 from research.data.read.formats.parsing.lines import decode
+from research.data.read.formats.parsing.values import class_names, label_of
 from research.data.read.formats.parsing.words import sentence
 
 COMMENT = re.compile(
@@ -67,3 +75,26 @@ class Format(FileFormat):
                     number, f"has {width} columns, none is {word_index} or {tag_index}"
                 ) from None
         yield from sentence(words)
+
+    def row_reader(
+        self, features: Mapping[str, Any], options: FileOptions
+    ) -> RowReader:
+        """Of words, by default `tokens`, and their tags, by default `ner`."""
+        words, tag = (*options.fields, "tokens")[0], options.label or "ner"
+        names = class_names(features, tag)
+        return RowReader(
+            (words, tag), lambda row: _row_document(row[words], row[tag], names)
+        )
+
+
+def _row_document(
+    words: Any, tags: Any, names: tuple[str, ...]
+) -> tuple[Document | None, str]:
+    """The document of a row's words with their tags, and what is wrong, or ""."""
+    forms = [word.decode("utf-8", "replace") for word in words]
+    if not forms or not all(form.strip(" ") for form in forms):
+        return None, "a word is blank, or there are none"
+    found = tuple(names[tag] if names else label_of(tag) for tag in tags)
+    if not all(found):
+        return None, "a word has no tag"
+    return join_parts(forms, " ")._replace(arrays={"tags": found}), ""

@@ -1,7 +1,7 @@
 """SQuAD's JSON: questions about contexts, version 1.1 or 2.0."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
@@ -12,6 +12,7 @@ from research.data.read.formats import (
     FileOptions,
     LineError,
     Parsed,
+    RowReader,
     SkippedRows,
 )
 from research.data.read.formats.parsing.values import flag_of, offset_of, text_of
@@ -76,6 +77,33 @@ class Format(FileFormat):
         if unanswered:
             reason = "no answer, so neither trained on nor scored"
             yield SkippedRows(len(unanswered), unanswered[0], reason)
+
+    def row_reader(
+        self, features: Mapping[str, Any], options: FileOptions
+    ) -> RowReader:
+        return RowReader(("context", "question", "answers", "id"), _row_document)
+
+
+def _row_document(row: Mapping[str, Any]) -> tuple[Document, str]:
+    """The document of a row, and what is wrong with it, or ""."""
+    answers = row["answers"]
+    question = {
+        "id": row["id"].decode(),
+        "question": row["question"].decode("utf-8", "replace"),
+        "is_impossible": bool(row.get("is_impossible", False)),
+        "answers": [
+            {"text": text.decode("utf-8", "replace"), "answer_start": int(start)}
+            for text, start in zip(
+                answers["text"], answers["answer_start"], strict=True
+            )
+        ],
+    }
+    context = row["context"].decode("utf-8", "replace")
+    document, found = question_document(context, question)
+    if not found:
+        return document, "not trained on: the answer is not at its answer_start"
+    missing = "have no answer, and are neither trained on nor scored"
+    return document, "" if document.label else missing
 
 
 def _questions(content: Any) -> Iterator[tuple[str, dict]]:

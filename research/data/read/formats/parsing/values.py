@@ -96,3 +96,8 @@ def _decoded(value: Any, errors: str = "strict") -> Any:
         return value.decode("utf-8", errors)
     except UnicodeDecodeError as error:
         raise ValueError(f"{value!r:.40} is not UTF-8 ({error.reason})") from error
+
+
+def class_names(features: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    """The names of a ClassLabel or a sequence of these; () for other features."""
+    return tuple(getattr(dict(features.items()).get(name), "names", ()) or ())
