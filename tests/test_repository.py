@@ -194,7 +194,7 @@ def test_a_page_shows_commands_that_parse(page, module, flags, monkeypatch):
     if not hasattr(_main_module(module), "parser"):
         assert module.startswith(("experiments.studies.", "tests.proofs."))  # no flags
         return
-    flags = flags.replace("$i", "0")
+    flags = re.sub(r"\$\w+", "0", flags)
     flags = flags.removesuffix("'") if flags.count("'") % 2 else flags
     words = [
         *itertools.takewhile(lambda w: w not in ("&", "|", ">"), shlex.split(flags))

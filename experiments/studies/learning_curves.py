@@ -37,7 +37,7 @@ Scores = Mapping[tuple[str, float], Sequence[float]]
 def read_scores(path: Path, column: str) -> Scores:
     """The scores of a column of `numbers.csv`, in the order of seeds."""
     found: dict[tuple[str, float], dict[int, float]] = defaultdict(dict)
-    with path.open() as file:
+    with path.open(encoding="utf-8") as file:
         for line in csv.DictReader(file):
             if line["column"] == column:
                 match = re.fullmatch(r"(\w+), ([\d.]+) M", line["row"])
@@ -116,7 +116,7 @@ def main() -> None:
     parser.add_argument("--figure", type=Path, help="an SVG file to write")
     args = parser.parse_args()
     if args.figure:
-        args.figure.write_text(draw(read_scores(args.numbers, TAGS)))
+        args.figure.write_text(draw(read_scores(args.numbers, TAGS)), encoding="utf-8")
     print(page_table(args.numbers))
 
 

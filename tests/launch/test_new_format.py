@@ -154,5 +154,7 @@ def test_a_run_reads_a_new_format_with_its_key_and_arrays(folder, tmp_path, way)
 
 def test_an_array_that_the_text_lacks_is_refused(folder, tmp_path):
     corpus = {"data.corpus": str(folder / "texts.txt")}
-    with pytest.raises(UserError, match="reads an array 'score' beside the text"):
+    with pytest.raises(
+        UserError, match="reads an array 'score', which in the train split"
+    ):
         run(folder, tmp_path / "run", **corpus)

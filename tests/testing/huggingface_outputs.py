@@ -163,10 +163,10 @@ def _permuted(model, inputs):
     mems = {"state": mems, "segment": np.ones((rows, mems.shape[2]), np.int32)}
 
     def outputs(net):
-        states, _ = net.states(
+        found = net.outputs(
             group, scored=scored.astype(np.int32), num_keys=length, mems=mems
         )
-        readout = net.readout(states)
+        readout = net.readout(found.states)
         terms = masked_cross_entropy("plm", readout, batch)
         return _mean_loss(terms), {"logits": _logits(readout)}
 

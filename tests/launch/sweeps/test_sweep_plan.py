@@ -70,7 +70,9 @@ def test_a_wrong_value_of_a_trial_names_the_sweep(sweep_file):
     Path(sweep_file).write_text(
         "def sweep(scale):\n  yield 'experiments/lm.py', {'seed': None}"
     )
-    with pytest.raises(UserError, match=rf"{sweep_file}: experiments/lm.py: seed is "):
+    with pytest.raises(
+        UserError, match=rf"{sweep_file}: experiments/lm.py: seed must be "
+    ):
         _plan(sweep_file)
 
 

@@ -141,7 +141,9 @@ def test_random_tokens_of_the_corpus_are_as_frequent_as_there(monkeypatch):
 
 def test_random_tokens_of_the_corpus_need_its_counts():
     chosen = chosen_runs(2)
-    with pytest.raises(UserError, match=r"objective.random_tokens is corpus, but data"):
+    with pytest.raises(
+        UserError, match=r"objective.random_tokens is corpus, which needs counts"
+    ):
         no_counts = VOCAB._replace(token_count=None)
         replace_chosen(chosen, no_counts, random_tokens="corpus")
 
