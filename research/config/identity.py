@@ -9,7 +9,13 @@ from typing import Any
 
 from etils import epath
 
-from research.config.sections import OPEN_SECTIONS, SECTIONS, dotted, is_open
+from research.config.sections import (
+    OPEN_SECTIONS,
+    SECTIONS,
+    TRACKERS,
+    dotted,
+    is_open,
+)
 from research.contract.errors import UserError, unknown
 from research.contract.parts import default_of, key_fields, section_fields
 from research.files.existence import exists, missing_part
@@ -104,14 +110,17 @@ def complete_config(content: Mapping[str, Any], path: epath.PathLike) -> dict[st
 
 
 def with_track(keys: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """The keys of `train` with train.wandb renamed to train.track.
+    """The keys of `train` with train.track for a key that a tracker replaces.
 
     Args:
       prefix: of all keys: "train." for a flat config.
     """
     new = dict(keys)
-    project = new.pop(f"{prefix}wandb", "")
-    return new | {f"{prefix}track": f"wandb:{project}"} if project else new
+    for name in TRACKERS.names():
+        cls: Any = TRACKERS.part_class(name, "train.track")
+        if project := new.pop(f"{prefix}{cls.replaces}", ""):
+            new[f"{prefix}track"] = f"{name}:{project}"
+    return new
 
 
 def write_run_config(workdir: epath.Path, config: Mapping[str, Any]) -> None:

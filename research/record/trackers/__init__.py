@@ -28,11 +28,13 @@ class Tracker(abc.ABC):
       requires: what installs it, as pip writes it: setup.py has it as an extra that is
         called as the tracker is.
       remedy: ends the error of a run that cannot begin.
+      replaces: an earlier key of `train` whose value was a project; runs with it go on.
     """
 
     package: ClassVar[str] = ""
     requires: ClassVar[str] = ""
     remedy: ClassVar[str] = ""
+    replaces: ClassVar[str] = ""
 
     @abc.abstractmethod
     def __init__(self, project: str, workdir: epath.Path, config: Mapping[str, Any]):

@@ -23,6 +23,7 @@ class Tracker(LoggedRun):
     remedy: ClassVar[str] = (
         "; with WANDB_MODE=offline a run is kept in the workdir, to be sent later"
     )
+    replaces: ClassVar[str] = "wandb"
 
     def __init__(self, project: str, workdir: epath.Path, config: Mapping[str, Any]):
         import wandb
