@@ -69,7 +69,5 @@ def test_more_drafts_than_the_model_has_are_one_line(make_model, mesh):
 def test_a_model_without_drafts_is_one_line(make_model, mesh):
     sampler = make_sampler(method="speculative")
     for name, fields in (("lm", {}), ("multi_token", {"heads": "none"})):
-        with pytest.raises(
-            UserError, match="of methods beam, greedy, sample, not spec"
-        ):
+        with pytest.raises(UserError, match=r"of methods beam.*sample.*, not spec"):
             make_generate(*make_model(name, fields), VOCAB, mesh, sampler)

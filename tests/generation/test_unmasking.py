@@ -7,8 +7,9 @@ import pytest
 from research import networks, objectives
 from research.contract.errors import UserError
 from research.generation.generate import make_generate
-from research.generation.samplers import make_sampler
+from research.generation.samplers import FOLDER, make_sampler
 from research.generation.samplers.sample import Sampling
+from research.generation.samplers.shared.unmasking import Unmasking
 from tests.testing.example_batches import keys, texts
 from tests.testing.known_chain import KnownChain, log_likelihood
 from tests.testing.markov_chain import VOCAB as CHAIN_VOCAB
@@ -17,6 +18,7 @@ from tests.testing.model_options import model_options
 from tests.testing.objective_cases import VOCAB
 
 NUM = 7
+CLASSES = {name: FOLDER.part_class(name, "method") for name in FOLDER.names()}
 
 
 class Chain(KnownChain):
@@ -80,13 +82,16 @@ def test_few_steps_write_equally_many_masks_and_a_prompt_stays(make_model, mesh)
     assert calls == [[3, 3], [2, 2], [2, 2]]
 
 
-@pytest.mark.parametrize("method", ["ancestral", "confidence", "first_hitting"])
+UNMASKING = [name for name, cls in CLASSES.items() if issubclass(cls, Unmasking)]
+
+
+@pytest.mark.parametrize("method", UNMASKING)
 @pytest.mark.parametrize("name", ["masked_diffusion", "mlm"])
 def test_masks_of_a_prompt_are_filled_and_nothing_is_added(
     name, method, make_model, mesh
 ):
     model = make_model(name)
-    steps = {} if method == "first_hitting" else {"steps": 5}
+    steps = {"steps": 5} if hasattr(CLASSES[method], "steps") else {}
     sampler = make_sampler(method=method, max_tokens=5, block_size=2, **steps)
     write = make_generate(*model, VOCAB, mesh, sampler)
     mask = VOCAB.mask_id
