@@ -1,14 +1,20 @@
-"""Recipes refuse what would not compute the same; split weights add up."""
+"""Recipes make networks of their keys, and refuse what would not compute the same."""
 
 from types import SimpleNamespace
 
+import jax
 import numpy as np
 import pytest
 
 from launch.commands.shrink import parser
+from research import networks
+from research.config.config import Config
 from research.contract.errors import UserError
+from research.networks.shared.quantized import QUANTIZATIONS
+from research.program.setup import build_program
 from research.use.shrinking import heads
-from research.use.shrinking.recipes import RECIPES, Request
+from research.use.shrinking.recipes import RECIPES, Request, fit
+from tests.testing import tiny_runs
 from tests.testing.model_options import model_options
 
 
@@ -16,6 +22,39 @@ def shrink(recipe, params=None, **options):
     """The recipe's network of options; it asks the program for no more."""
     program = SimpleNamespace(network=SimpleNamespace(options=model_options(**options)))
     return RECIPES[recipe].make(program, params or {}, Request())
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory):
+    """Of each quantization, with parameters."""
+    folder = tiny_runs.write_corpus(tmp_path_factory.mktemp("recipes"))
+    found = []
+    for kind in QUANTIZATIONS:
+        config = Config.of(
+            tiny_runs.tiny_config(folder, **{"model.quantization": kind})
+        )
+        program = build_program(config, jax.devices()[:1])
+        found.append((config, program, tiny_runs.random_state(program).params))
+    return found
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_a_network_of_its_keys_has_its_parameters(programs, recipe):
+    """Of the first run that it does not refuse."""
+    request = Request(batches=1)
+    for config, program, params in programs:
+        try:
+            shrunk = RECIPES[recipe].make(program, params, request)
+        except UserError:
+            continue
+        keys = {f"model.{key}": value for key, value in shrunk.keys.items()}
+        smaller = build_program(config.with_values(keys), jax.devices()[:1])
+        break
+    found = fit(smaller, shrunk.params, request)
+    expected = networks.unbox(smaller.abstract_state.params)
+    assert shrunk.says
+    assert jax.tree.map(np.shape, found) == jax.tree.map(np.shape, expected)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(found))
 
 
 TERNARY = {"quantization": "ternary", "quantization_scale": "tensor"}
