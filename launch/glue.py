@@ -12,7 +12,7 @@ from launch.config import load_config
 from research.contract.errors import UserError
 from research.evaluation.babylm.result import Result
 from research.evaluation.babylm.rules import MAIN, Rules
-from research.evaluation.babylm.tasks.glue import TASKS, Finetuning
+from research.evaluation.babylm.tasks.glue import Finetuning
 from research.files.output_files import replace_text
 from research.objectives import objective_class
 
@@ -52,6 +52,7 @@ def finetune(
     rows: Path,
     folder: Path,
     rules: Rules,
+    tasks: Mapping[str, Finetuning],
     names: Sequence[str] = (),
     *,
     seeds: int = 1,
@@ -66,7 +67,7 @@ def finetune(
     Args:
       checkpoints: `research.use.babylm.checkpoints.Checkpoints`.
       rows: the folder of TASK.train.jsonl and TASK.valid.jsonl.
-      names: of tasks; (): all whose files exist.
+      names: of tasks that need files; (): all whose files exist.
 
     Raises:
       UserError: a named task has no files, or a file has a wrong row.
@@ -74,14 +75,14 @@ def finetune(
     from research.train import train  # imports JAX
 
     model, results = checkpoints.open(MAIN), {}
-    for name in names or TASKS:
+    for name in names or tasks:
         files = {split: rows / f"{name}.{split}.jsonl" for split in ("train", "valid")}
         if missing := [path for path in files.values() if not path.is_file()]:
             if names:
                 raise UserError(f"{missing[0]}: no such file")
             report(f"{name}: no file {missing[0].name}, so it is not fine-tuned on")
             continue
-        task, at = TASKS[name], folder / name
+        task, at = tasks[name], folder / name
         at.mkdir(parents=True, exist_ok=True)
         counts = {split: _prepare(path, at, task) for split, path in files.items()}
         keys = {f"data.{split}": str(at / f"{split}.jsonl") for split in files}

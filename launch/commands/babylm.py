@@ -27,6 +27,7 @@ from research.contract.errors import UserError
 def run(args: argparse.Namespace) -> int:
     from launch import glue
     from research.evaluation.babylm.rules import find_rules
+    from research.evaluation.babylm.tasks import owners
     from research.program.setup import use_compilation_cache
     from research.use.babylm.checkpoints import find_checkpoints
     from research.use.babylm.submission import Submission
@@ -44,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
             backend=args.backend,
             method=args.method,
             tasks=names,
-            finetune=finetune if args.glue or glue.TASKS.keys() & {*names} else None,
+            finetune=finetune if args.glue or owners().keys() & {*names} else None,
             report=functools.partial(print, flush=True),
         )
         submission.run(only_main=args.checkpoints == "main")

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from research.evaluation.babylm.rules import MAIN, Rules
-from research.evaluation.babylm.tasks import TASKS
-from research.evaluation.babylm.tasks.glue import TASKS as GLUE
+from research.evaluation.babylm.tasks import all_tasks, finetuned
 from research.files.output_files import replace_text
 
 RESULT = "result.json"
@@ -28,8 +27,7 @@ def collate(folder: Path, backend: str, names: Sequence[str], rules: Rules) -> P
     """
     content: dict[str, Any] = {}
     fast: dict[str, list] = {}
-    for name in TASKS.names():
-        task = TASKS.part_class(name, "task")()
+    for task in all_tasks().values():
         files = task.collated(rules) if rules.name in task.rules else {}
         for key, file in files.items():
             at = task.results_folder(backend, task.full)
@@ -39,10 +37,11 @@ def collate(folder: Path, backend: str, names: Sequence[str], rules: Rules) -> P
                 results = (_load(folder / step / at / RESULT) for step in names)
                 scores = [each and task.fast_scores(each["result"]) for each in results]
                 fast[key] = scores
-    content["glue"] = {}
-    for name in GLUE:
-        found = _load(folder / MAIN / "finetune" / name / "predictions.json")
-        content["glue"] |= found or {}
+    for task in filter(finetuned, all_tasks().values()):
+        content[task.official] = {}
+        for name in finetuned(task):
+            found = _load(folder / MAIN / "finetune" / name / "predictions.json")
+            content[task.official] |= found or {}
     content["fast_eval_results"] = fast
     path = folder / f"all_full_preds_and_fast_scores_{backend}.json"
     replace_text(path, json.dumps(content))

@@ -19,8 +19,7 @@ from research.evaluation.babylm.rules import (
     checkpoint_name,
     checkpoint_words,
 )
-from research.evaluation.babylm.tasks import TASKS
-from research.evaluation.babylm.tasks.glue import TASKS as GLUE
+from research.evaluation.babylm.tasks import all_tasks, finetuned, owners
 from research.files.output_files import replace_text
 from research.use.babylm.checkpoints import Checkpoints, make_judge
 
@@ -40,8 +39,8 @@ class Submission:
       to: the folder of results, with a folder for the model.
       backend, method: see `make_judge`.
       tasks: names; (): all tasks of the rules whose data exists.
-      finetune: trains on GLUE (`launch.glue`), called as finetune(checkpoints, data,
-        folder, rules, tasks); None: GLUE is left out.
+      finetune: trains on the tasks within one (`launch.glue`), called as finetune(
+        checkpoints, data, folder, rules, tasks, names); None: these are left out.
       report: is called with a line for each number and for each missing set.
     """
 
@@ -103,12 +102,12 @@ class Submission:
                 result = task.finish(judge, data, folders, into, *more)
                 results.setdefault(MAIN, {})[task_name] = result
                 self._say(MAIN, task_name, result)
-        if self._has_glue:
+        for task in self._finetuned():
             assert self._finetune is not None
-            at = self.folder / MAIN / "finetune"
-            names_of = [name for name in self._chosen if name in GLUE]
-            rows = self.data / FULL / self.tasks["glue"].full
-            found = self._finetune(source, rows, at, self.rules, names_of)
+            of = finetuned(task)
+            names_of = [name for name in self._chosen if name in of]
+            rows, at = self.data / FULL / task.full, self.folder / MAIN / "finetune"
+            found = self._finetune(source, rows, at, self.rules, of, names_of)
             for name, result in found.items():
                 results.setdefault(MAIN, {})[name] = result
                 self._say(MAIN, name, result)
@@ -127,7 +126,7 @@ class Submission:
         if not self.data.is_dir():
             raise UserError(f"--data={self.data} is not a folder")
         for name, task in self.tasks.items():
-            if name == "glue":
+            if finetuned(task):
                 continue
             wanted = {True: task.full and f"{FULL}/{task.full}"}
             if with_checkpoints:
@@ -144,19 +143,17 @@ class Submission:
                     self.report(f"{name}: no folder {folder}, so it is not evaluated")
             if here:
                 found.append((name, here))
-        if not found and not self._has_glue:
+        if not found and not self._finetuned():
             raise UserError(
                 f"--data={self.data} has no set of tasks, which are folders such as "
                 f"{FULL}/blimp_filtered and {FAST}/blimp_fast"
             )
         return found
 
-    @property
-    def _has_glue(self) -> bool:
-        glue = self.tasks.get("glue")
-        if not (self._finetune and glue):
-            return False
-        return (self.data / FULL / glue.full).is_dir()
+    def _finetuned(self) -> list[Any]:
+        """The tasks with others to train on whose data exists."""
+        known = filter(finetuned, self.tasks.values() if self._finetune else ())
+        return [task for task in known if (self.data / FULL / task.full).is_dir()]
 
     def _evaluate(self, revision: str, task_name: str, dataset: str) -> Result:
         """The number of a task at a revision, computed or read."""
@@ -233,14 +230,14 @@ def find_tasks(rules: Rules, names: Sequence[str]) -> dict[str, Any]:
     Raises:
       UserError: the rules have no task with one of the names.
     """
-    all_tasks = {name: TASKS.part_class(name, "--tasks")() for name in TASKS.names()}
-    known = {n: task for n, task in all_tasks.items() if rules.name in task.rules}
+    known = {n: task for n, task in all_tasks().items() if rules.name in task.rules}
+    within = owners()
     for name in names:
-        if name not in known and name not in GLUE:
-            raise unknown(f"task of {rules.name}", name, [*known, *GLUE])
+        if name not in known and name not in within:
+            raise unknown(f"task of {rules.name}", name, [*known, *within])
     if not names:
         return known
-    wanted = {"glue" if name in GLUE else name for name in names}
+    wanted = {within.get(name, name) for name in names}
     return {name: task for name, task in known.items() if name in wanted}
 
 

@@ -103,7 +103,7 @@ def test_objectives_that_the_pipeline_lacks_are_judged(
 
 
 @pytest.mark.long
-def test_glue_is_fine_tuned_on(folder, tmp_path, monkeypatch):
+def test_glue_is_fine_tuned_on(folder, tmp_path):
     rows = tmp_path / "rows"
     rows.mkdir()
     for split, count in (("train", 24), ("valid", 9)):
@@ -114,11 +114,10 @@ def test_glue_is_fine_tuned_on(folder, tmp_path, monkeypatch):
         text = "\n".join(map(json.dumps, lines))
         (rows / f"rte.{split}.jsonl").write_text(text)
     task = Finetuning("{sentence1}", "{sentence2}", 2, batch=8, epochs=2)
-    monkeypatch.setattr(glue, "TASKS", {"rte": task})
     source = found.find_checkpoints(f"hf:{folder / 'models/tiny-bert'}")
     to = tmp_path / "finetune"
     rules, cache = RULES["babylm_2026"], {"cache_dir": str(tmp_path)}
-    results = glue.finetune(source, rows, to, rules, **cache)
+    results = glue.finetune(source, rows, to, rules, {"rte": task}, **cache)
     written = json.loads((to / "rte/predictions.json").read_text())
     predictions = written["rte"]["predictions"]
     assert [line["id"] for line in predictions] == [f"rte_{n}" for n in range(9)]

@@ -25,7 +25,7 @@ class Finetuning(NamedTuple):
 
 SENTENCES = "{sentence1}", "{sentence2}"
 REFERS = 'Does "{span2_text}" refer to "{span1_text}" in this passage?'
-TASKS = {
+SUBTASKS = {
     "boolq": Finetuning("{question}", "{passage}", 2, batch=16),
     "mnli": Finetuning("{premise}", "{hypothesis}", 3),
     "mrpc": Finetuning(*SENTENCES, 2, metric="f1"),
@@ -46,6 +46,7 @@ class Task:
     full: ClassVar[str] = "glue_filtered"
     fast: ClassVar[str] = ""
     rules: ClassVar[tuple[str, ...]] = tuple(RULES)
+    finetuned: ClassVar[Mapping[str, Finetuning]] = SUBTASKS
 
     def collated(self, rules: Rules) -> dict[str, str]:
         return {}
