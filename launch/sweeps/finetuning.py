@@ -21,6 +21,7 @@ from launch.sweeps.shared_keys import is_shared, with_shared
 from launch.sweeps.tasks import Task
 from research.config.config import Config
 from research.contract.errors import UserError
+from research.networks.transformer.positions import FOLDER as POSITIONS
 from research.objectives import objective_class
 from research.objectives.combined.composite import OfParts
 from research.optimize.rules import OPTIMIZERS
@@ -241,7 +242,8 @@ def _scale_keys(scale: Scale, default: Mapping[str, Any]) -> dict[str, Any]:
         keys = {k: v for k, v in keys.items() if k != RATE}
     elif default.get("model.norm_placement") == "post":
         keys |= scale.post_norm
-    if scale.position and default.get("model.position") == "learned":
+    own = default.get("model.position") if scale.position else None
+    if own and POSITIONS.part_class(own, "model.position").learns_positions:
         keys["model.position"] = scale.position
     return keys
 

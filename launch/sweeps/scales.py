@@ -15,7 +15,7 @@ class Scale(NamedTuple):
     post_norm: Mapping[str, Any] = {}  # for experiments with norms after blocks, which
     # with a short warm-up learn only the frequencies of tokens
     post_norm_tuning: Mapping[str, Any] = {}
-    position: str = ""  # instead of learned positions; "": learned positions
+    position: str = ""  # instead of a scheme that `learns_positions`; "": that one
     mask_rate: float = 0.0  # of objectives that predict masked tokens, in tables that
     # are not about it; 0: the experiment's
     probes: bool = False  # tables have the columns `benchmarks.PROBES` instead of the

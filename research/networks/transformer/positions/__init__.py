@@ -62,6 +62,10 @@ class Scheme:
     layer, or of the stack with model.shared_relative_biases. With them attention has no
     other biases (Dai et al. 2019, section 3.3)."""
 
+    learns_positions: ClassVar[bool] = False
+    """Whether each position has a vector of its own, which takes many steps: small
+    scales of sweeps have another scheme instead."""
+
     def check(self, options: Options) -> None:
         """Raises UserError: it is incompatible with other keys of the network."""
 

@@ -12,6 +12,8 @@ from research.networks.transformer import positions
 class Scheme(positions.Scheme):
     """A table with a row for each of `model.max_length` positions."""
 
+    learns_positions = True
+
     def max_positions(self, options):
         return options.max_length
 
