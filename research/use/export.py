@@ -19,7 +19,7 @@ from research.files.output_files import new_folder
 from research.files.paths import user_path
 from research.interop import int8_weights
 from research.interop.huggingface.export import Network, write_network
-from research.interop.huggingface.families import preferred
+from research.interop.huggingface.families import FAMILIES, preferred
 from research.interop.huggingface.restore import DISCRIMINATOR, GENERATOR
 from research.interop.partial_restore import load_on_host, with_summed_table
 from research.networks.shared.quantized import RANGES, SCALES
@@ -27,7 +27,7 @@ from research.networks.transformer import transformer
 from research.networks.transformer.electra import generator_options
 from research.networks.transformer.options import TransformerOptions
 from research.objectives.tasks.heads import HEADS
-from research.objectives.tasks.task_input import ENCODER_FORMATS, Task
+from research.objectives.tasks.task_input import ENCODER_FORMATS, POOLED_LAST, Task
 from research.predictions import prediction_kind
 from research.program.restored import run_checkpoint, run_vocabulary
 from research.use.babylm.checkpoints import run_revisions
@@ -186,9 +186,12 @@ def _check_task(objective: Task, options: transformer.Network) -> None:
     elif getattr(objective, "lm_coef", 0.0):
         wrong = "objective.lm_coef: its classifiers have no readout beside their head"
     elif prediction_kind(objective.predicts).is_pooled:
-        reads_last = options.position == "relative"
+        reads_last = any(
+            family.reads_last and family.options["position"] == options.position
+            for family in FAMILIES
+        )
         if (
-            reads_last != (objective.format == "xlnet")
+            reads_last != (objective.format in POOLED_LAST)
             and objective.format in ENCODER_FORMATS
         ):
             wrong = (

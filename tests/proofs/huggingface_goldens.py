@@ -348,7 +348,9 @@ def inputs_of(kind: str, model: torch.nn.Module) -> dict[str, torch.Tensor]:
         if model.config.is_encoder_decoder:  # it is classified at its one last eos
             last = mask.sum(dim=1) - 1
             inputs["input_ids"][torch.arange(BATCH), last] = model.config.eos_token_id
-        if model.config.model_type == "xlnet":  # it is classified at the last position
+        if (
+            getattr(model.config, "summary_type", "") == "last"
+        ):  # it is classified at the last position
             inputs["input_ids"] = tokens(BATCH, LENGTH)
             inputs["attention_mask"] = torch.ones_like(mask)
     if kind == "tags":
@@ -429,18 +431,20 @@ def texts(model: torch.nn.Module) -> dict:
 def _search(model: torch.nn.Module, body: torch.Tensor, keys: dict, end: int) -> dict:
     """The texts of a search, and their scores by beam search."""
     edge = [torch.full((NUM_PROMPTS, 1), each) for each in (BEGIN, end)]
-    is_bart = model.config.model_type == "bart"
-    is_decoder = not model.config.is_encoder_decoder
+    config, is_decoder = model.config, not model.config.is_encoder_decoder
+    starts_with_eos = (
+        not is_decoder and config.decoder_start_token_id == config.eos_token_id
+    )
     if is_decoder:
         prompt = torch.cat([edge[0], body], dim=1)
-    elif not is_bart:
+    elif not starts_with_eos:
         prompt = torch.cat([body, edge[1]], dim=1)
     else:
         prompt = torch.cat([edge[0], body, edge[1]], dim=1)
     ids = {"pad_token_id": 0, "bos_token_id": BEGIN, "eos_token_id": end}
     if not is_decoder:
-        ids["decoder_start_token_id"] = end if is_bart else 0
-    if is_bart:  # as published: eos, then bos
+        ids["decoder_start_token_id"] = end if starts_with_eos else 0
+    if starts_with_eos:  # as BART is published: eos, then bos
         keys = keys | {"forced_bos_token_id": BEGIN}
     model.generation_config = transformers.GenerationConfig(
         max_new_tokens=NEW_TOKENS,
@@ -453,7 +457,7 @@ def _search(model: torch.nn.Module, body: torch.Tensor, keys: dict, end: int) ->
         **keys,
     )
     written = model.generate(prompt, attention_mask=torch.ones_like(prompt))
-    begin = prompt.shape[1] if is_decoder else 1 + is_bart
+    begin = prompt.shape[1] if is_decoder else 1 + starts_with_eos
     new = written.sequences[:, begin:].tolist()
     ends = [[at for at, token in enumerate(row) if token in (end, 0)] for row in new]
     found = {

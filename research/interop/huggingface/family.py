@@ -157,6 +157,9 @@ class Family:
         it has none.
       heads_divide_width: its class refuses a config in which they do not.
       has_class_ids: config.json has cls_token_id and sep_token_id, too.
+      reads_last: its classifiers read the last token of a row of an encoder, others the
+        first.
+      has_bare_start: no special token stands before its texts, whatever the objective.
       pools: the states that a classifier may read, as `objective.pool` has them.
       pad_id: what a config without pad_token_id means.
       has_own_pad: its code takes `pad_id` for it, whatever pad_token_id says.
@@ -187,6 +190,8 @@ class Family:
     readout: tuple[str, ...] = ("table",)
     readout_activation: str = ""
     head_activation: str = ""
+    reads_last: bool = False
+    has_bare_start: bool = False
     pools: tuple[str, ...] = ("token",)
     heads_divide_width: bool = False
     has_class_ids: bool = False

@@ -178,7 +178,7 @@ def _open_folder(
     missing = tuple(name for name in shapes if name not in found)
     if body := [name for name in missing if not set(name.split("/")) & READOUT]:
         raise UserError(f"{path} has no parameters {', '.join(body)}")
-    specials, params = _folder_specials(objective, options, vocab), as_tree(found)
+    specials, params = _folder_specials(objective, model, vocab), as_tree(found)
     opened = _language_model(
         objective, needs, specials, network, params, vocabulary, data, 0, missing
     )
@@ -248,11 +248,11 @@ def task_fields(model: restore.Model, task: str) -> dict[str, Any]:
 
 
 def _folder_specials(
-    objective: objectives.Objective, options: transformer.Network, vocab: VocabInfo
+    objective: objectives.Objective, model: restore.Model, vocab: VocabInfo
 ) -> Specials:
-    """The objective's specials that the model has; for T5's encoder alone, T5's."""
+    """The objective's specials that the model has."""
     specials = objective.specials(vocab)
-    before = () if options.position == "t5" else specials.before
+    before = () if model.family.has_bare_start else specials.before
     before, after = (
         tuple(token for token in side if token < vocab.size)
         for side in (before, specials.after)

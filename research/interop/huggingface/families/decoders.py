@@ -227,5 +227,6 @@ XLNET = Family(
         ("XLNetModel", ()),
     ),
     copies={"lm_loss.weight": "transformer.word_embedding.weight"},
+    reads_last=True,
     task_format="xlnet",
 )

@@ -142,6 +142,7 @@ T5 = Family(
         "lm_head.weight": "shared.weight",
     },
     decide=_decide_t5,
+    has_bare_start=True,
     sentinels=100,
     decoder_trained_by=("dae", {}),
 )
