@@ -4,7 +4,7 @@ from typing import Any
 
 from research.objectives.diffusion import schedules
 from research.objectives.images import readers
-from research.objectives.tasks.heads import HEADS
+from research.objectives.tasks.heads import HEADS, SPANS, WORDS
 
 TABLES = {"model": {"network": "tables", "tie_embeddings": False}}
 
@@ -50,9 +50,9 @@ NO_TOKENS = LXMERT | {"model": {**LXMERT["model"], "image_embedding": "mean"}}
 """Its regions read no tokens, by whose embeddings the laws see what a state reads."""
 
 
-def _own_heads(task: str) -> list[str]:
-    """The heads that a task alone has."""
-    return [name for name, head in HEADS.items() if head.tasks == (task,)]
+def _own_heads(reads: str) -> list[str]:
+    """The heads that read nothing else."""
+    return [name for name, head in HEADS.items() if head.reads == (reads,)]
 
 
 VARIANTS: dict[str, list[dict[str, Any]]] = {
@@ -257,7 +257,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     ],
     "token_classification": [
         {},
-        *({"head": name} for name in _own_heads("token_classification")),
+        *({"head": name} for name in _own_heads(WORDS)),
         {"format": "bart"},
         {"format": "gpt", "only": "corrupt"},
         {"format": "xlnet", "only": "corrupt"},
@@ -267,10 +267,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {},
         {"format": "xlnet", "only": "corrupt"},
         {"format": "roberta", "stride": 4, "only": "corrupt"},
-        *(
-            {"head": name, "only": "corrupt"}
-            for name in _own_heads("question_answering")
-        ),
+        *({"head": name, "only": "corrupt"} for name in _own_heads(SPANS)),
     ],
     "skipgram": [
         {"subsample": 0.0, "window": 3, "negatives_of": "centre", **TABLES},

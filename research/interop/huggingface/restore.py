@@ -21,7 +21,7 @@ from research.interop.huggingface.families import family_of
 from research.interop.huggingface.family import ONLY_TRAINED_WITH, Family, class_names
 from research.networks.transformer import transformer
 from research.networks.transformer.electra import generator_options
-from research.objectives.tasks.heads import POOLED_TASKS
+from research.objectives.tasks.heads import TEXT
 
 DISCRIMINATOR, GENERATOR = "discriminator", "generator"
 """ELECTRA's networks: parts of our parameters, and folders in a folder of both."""
@@ -281,7 +281,8 @@ def head_keys(model: Model, objective: str) -> dict[str, str]:
         pool = "mean"
     if "pool" in objectives.objective_class(objective).__dataclass_fields__:
         return found | {"objective.pool": pool}
-    if objective in POOLED_TASKS and pool == "mean":
+    reads = objectives.objective_class(objective).head_reads
+    if reads == TEXT and pool == "mean":
         raise UserError(
             f"{model.path}: it reads choices by the mean of their states "
             f"(classifier_pooling), but objective {objective} reads one token"

@@ -6,9 +6,9 @@ from research import networks
 from research.objectives.tasks.spans import Independent, Joint
 from research.objectives.tasks.tags import CRF, Softmax
 
-POOLED_TASKS = ("sequence_classification", "multiple_choice")
-"""Tasks whose head reads one state of a row."""
-ALL_TASKS = (*POOLED_TASKS, "token_classification", "question_answering")
+TEXT, WORDS, SPANS = "text", "words", "spans"
+"""What a head reads: one state of a text, those of words, or those of spans' ends."""
+ALL = (TEXT, WORDS, SPANS)
 
 
 class TaskHead(NamedTuple):
@@ -16,11 +16,11 @@ class TaskHead(NamedTuple):
 
     line: str  # what it is, for users
     layer: str  # the layer before the last: its activation, and a norm; none: no layer
-    tasks: tuple[str, ...] = POOLED_TASKS  # tasks that can have it
+    reads: tuple[str, ...] = (TEXT,)  # what it can read
     standardize: bool = False  # see `networks.HeadSpec`
     unexported: str = ""  # why Hugging Face has no class for it; "": it has one
-    tags: Softmax = Softmax()  # for token_classification
-    spans: Independent = Independent()  # for question_answering
+    tags: Softmax = Softmax()  # from words
+    spans: Independent = Independent()  # from spans
 
 
 HEADS = {
@@ -29,11 +29,11 @@ HEADS = {
         "BART)",
         "tanh",
     ),
-    "linear": TaskHead("the last layer alone (GPT, ELECTRA)", "none", ALL_TASKS),
+    "linear": TaskHead("the last layer alone (GPT, ELECTRA)", "none", ALL),
     "crf": TaskHead(
         "a linear-chain CRF over the words (Lample et al. 2016)",
         "none",
-        ("token_classification",),
+        (WORDS,),
         unexported="its taggers choose each tag alone",
         tags=CRF(),
     ),
@@ -41,7 +41,7 @@ HEADS = {
         "the end is predicted from the start, and answerability by a layer of its own "
         "(XLNet, ELECTRA)",
         "none",
-        ("question_answering",),
+        (SPANS,),
         spans=Joint(),
     ),
     "gelu": TaskHead(
@@ -56,7 +56,7 @@ HEADS = {
     "gelu_norm": TaskHead(
         "a dense layer, gelu and a norm, and the last layer (ModernBERT)",
         "gelu_norm",
-        ALL_TASKS,
+        ALL,
     ),
     "standardized": TaskHead(
         "as gelu, between LayerNorms without parameters (BabyLM)",
@@ -68,9 +68,9 @@ HEADS = {
 """The values of `objective.head` of tasks."""
 
 
-def heads_of(task: str) -> dict[str, TaskHead]:
-    """The values of `head` of a task, an objective's name."""
-    return {name: head for name, head in HEADS.items() if task in head.tasks}
+def heads_of(reads: str) -> dict[str, TaskHead]:
+    """The values of `head` of tasks with these `head_reads`."""
+    return {name: head for name, head in HEADS.items() if reads in head.reads}
 
 
 def head_spec(head: str, size: int, **more: Any) -> networks.HeadSpec:

@@ -45,9 +45,10 @@ class Objective(task_input.Task):
     choices: int = number(2, least=2)  # the most choices per example, among which a row
     # of data.length tokens is divided
     format: str = choice("bert", ("bert", "roberta", "xlnet", "gpt"))
-    head: str = choice("tanh", heads.heads_of("multiple_choice"))
+    head: str = choice("tanh", heads.heads_of(heads.TEXT))
 
     predicts = "choice"
+    head_reads = heads.TEXT
 
     @property
     def min_length(self) -> int:

@@ -53,7 +53,7 @@ class Objective(task_input.Task):
     """
 
     format: str = choice("bert", task_input.ENCODER_FORMATS)
-    head: str = choice("linear", heads.heads_of("question_answering"))
+    head: str = choice("linear", heads.heads_of(heads.SPANS))
     stride: int = number(128, least=1)  # tokens from one window to the next
     max_query: int = number(64, least=1)  # the most tokens of the question
     max_answer: int = number(30, least=1)  # the most tokens of a predicted answer
@@ -69,6 +69,7 @@ class Objective(task_input.Task):
         "unanswerable": "a window without any context has no answer",
     }
     predicts = "span"
+    head_reads = heads.SPANS
 
     def text_spec(self, length: int) -> TextSpec:
         room = length - self.num_specials(2)

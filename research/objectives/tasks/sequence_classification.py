@@ -76,7 +76,7 @@ class Objective(task_input.Task):
 
     format: str = choice("bert", task_input.FORMATS)
     task: str = choice("single", tuple(LABEL_TYPES))
-    head: str = choice("tanh", heads.heads_of("sequence_classification"))  # dropout
+    head: str = choice("tanh", heads.heads_of(heads.TEXT))  # dropout
     # before the last layer: model.head_dropout
     head_width: int = number(0, least=0, most=2**20)  # of the layer before the last;
     # 0: model.width
@@ -138,6 +138,8 @@ class Objective(task_input.Task):
             raise ValueError(
                 "tail must be 0 with a stride, whose chunks cover the whole text"
             )
+
+    head_reads = heads.TEXT
 
     @property
     def predicts(self) -> str:

@@ -23,7 +23,7 @@ bart     the encoder reads as roberta, the decoder the same shifted by one token
 # B batch, L length, P parts of a row
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -67,11 +67,14 @@ class Task(objectives.Objective):
     Attributes:
       num_parts: number of parts of text that a row needs.
       vectors: one of `VECTORS`, or "", as for tasks without such a field.
+      head_reads: what its head reads, see `heads`; "": its field `head`, if any, is
+        none of `heads.HEADS`.
     """
 
     format: str
     num_parts = 1
     vectors = ""
+    head_reads: ClassVar[str] = ""
 
     @property
     def pattern(self) -> str:

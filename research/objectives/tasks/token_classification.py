@@ -46,7 +46,7 @@ class Objective(task_input.Task):
 
     format: str = choice("bert", task_input.FORMATS)  # bart: the head reads the states
     # of the encoder, which no paper reports
-    head: str = choice("linear", heads.heads_of("token_classification"))
+    head: str = choice("linear", heads.heads_of(heads.WORDS))
     features: str = choice("last", networks.FEATURES)  # states that the head reads: of
     # the last block; of the last four, joined; a learned mix of embeddings and blocks;
     # only vectors; vectors, then the states of the last block (CoVe)
@@ -57,6 +57,7 @@ class Objective(task_input.Task):
     vectors_width: int = number(0, least=0, most=2**20)  # their width
 
     predicts = "tags"
+    head_reads = heads.WORDS
     head_weights: ClassVar = {"tag": "weight"}
 
     def __post_init__(self) -> None:

@@ -37,7 +37,7 @@ from research.interop.huggingface.sentence_transformers import Recipe, read_reci
 from research.interop.partial_restore import in_label_order, load_on_host
 from research.networks.transformer import transformer
 from research.objectives.layout.specials import Specials
-from research.objectives.tasks.heads import POOLED_TASKS, heads_of
+from research.objectives.tasks.heads import TEXT, heads_of
 from research.predictions import prediction_kind
 from research.program.restored import RestoredRun, run_checkpoint, run_vocabulary
 from research.program.setup import zero_batch
@@ -230,7 +230,8 @@ def task_fields(model: restore.Model, task: str) -> dict[str, Any]:
     }
     fields["format"] = _task_format(model)
     head = model.family.head_activation
-    if task in POOLED_TASKS or head in heads_of(task):
+    reads = getattr(objectives.objective_class(task), "head_reads", "")
+    if reads == TEXT or head in heads_of(reads):
         hidden = ("pooler/kernel", "head_label/dense/kernel")
         rows = model.family.heads.get("label", ())
         has_hidden = any(path in hidden for row in rows for path in row.paths)
