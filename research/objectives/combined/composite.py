@@ -326,9 +326,10 @@ def make_parts(
         objective = base_objective or fields.pop("objective", name)
         made[name] = part = _make_part(name, objective, fields)
         if type(part.for_evaluation()) is not type(part):
+            key = "base_objective" if base_objective else "objective"
             raise ValueError(
-                f"part {name!r} cannot have other mems, or be another objective, in an "
-                "evaluation"
+                f"part {name!r} ({key} {objective}) cannot have other mems, or be "
+                "another objective, in an evaluation"
             )
         schedules[name] = parse_schedule(value, f"{schedule_key} of part {name!r}")
     return Parts(made, schedules)

@@ -23,10 +23,8 @@ from research.objectives import names
 from research.objectives.combined import composite
 from research.objectives.losses.cross_entropy import Term
 
-NOT_MIXED = ("mix", "theseus")
-"""The latter evaluates another objective, see `composite.make_parts`."""
-
-BASE_OBJECTIVES = tuple(name for name in names() if name not in NOT_MIXED)
+BASE_OBJECTIVES = tuple(n for n in names() if n != __name__.rpartition(".")[-1])
+"""Of these, `composite.make_parts` refuses one that evaluates another objective."""
 
 
 @dataclass(frozen=True)
