@@ -18,7 +18,7 @@ from research.data.tokenize.tokenizer_types.wordpiece import wordpiece_json
 from research.interop.partial_restore import load_on_host, restore_params
 from research.networks.transformer.transformer import Network
 from research.objectives import make_objective
-from research.objectives.tasks.heads import HEADS
+from research.objectives.tasks import heads
 from research.program.restored import run_checkpoint
 from research.record.workdir import write_result
 from research.use.export import export_run, exported_networks, start_ids
@@ -196,14 +196,22 @@ def test_a_task_is_exported_with_its_rows_labels_and_unit(name, tmp_path):
 
 
 LINEAR = {"head": "linear"}
+TASK_OF = {
+    heads.TEXT: "sequence_classification",
+    heads.WORDS: "token_classification",
+    heads.SPANS: "question_answering",
+}
 
 
 @pytest.mark.parametrize(
     ("objective", "words"),
     [
         *(
-            ({"name": head.tasks[0], "head": name}, f"head={name}: {head.unexported}")
-            for name, head in HEADS.items()
+            (
+                {"name": TASK_OF[head.reads[0]], "head": name},
+                f"head={name}: {head.unexported}",
+            )
+            for name, head in heads.HEADS.items()
             if head.unexported
         ),
         ({"pool": "max"}, r"objective\.pool=max"),
