@@ -32,7 +32,7 @@ from research.networks.shared.dense import (
 )
 from research.networks.shared.dense_attention import AttentionInputs
 from research.networks.shared.options import depth, dim
-from research.networks.shared.protocol import Outputs
+from research.networks.shared.protocol import Outputs, StatesOfOutputs
 from research.networks.transformer.attention import Attention, prepare
 from research.networks.transformer.blocks import Block, Stack
 from research.networks.transformer.options import TransformerOptions
@@ -85,7 +85,7 @@ class Network(TransformerOptions):
         return KarEncoder(self, **encoder_fields(needs, size, needs.span_width))
 
 
-class KarEncoder(Encoder):
+class KarEncoder(StatesOfOutputs, Encoder):
     """An `Encoder` with the component between two of its layers.
 
     For groups without mentions it is BERT.
@@ -95,10 +95,6 @@ class KarEncoder(Encoder):
         super().setup()
         self.stack = Stack(self.options, self.pattern)
         self.kar = Kar(self.options, self.entity_width)
-
-    def states(self, group: Mapping, scored: jax.Array | None = None) -> jax.Array:
-        """States [B, L, D], or [B, P, D] at the scored positions."""
-        return self.outputs(group, scored).states
 
     def outputs(self, group: Mapping, scored: jax.Array | None = None) -> Outputs:
         """The states, and the scores [B, S, C] of the candidates of mentions."""

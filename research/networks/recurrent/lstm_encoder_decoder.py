@@ -45,7 +45,7 @@ from research.networks.shared.dense_attention import (
 from research.networks.shared.embeddings import embed_by_table
 from research.networks.shared.heads import HeadSpec, make_heads
 from research.networks.shared.products import dense_matmul, einsum, matmul
-from research.networks.shared.protocol import Outputs
+from research.networks.shared.protocol import Outputs, StatesOfOutputs
 
 
 class Attended(NamedTuple):
@@ -73,7 +73,7 @@ class DecoderState(NamedTuple):
         return jax.tree.map(lambda x: jnp.repeat(x, count, 0), self)
 
 
-class LSTMEncoderDecoder(nn.Module):
+class LSTMEncoderDecoder(StatesOfOutputs, nn.Module):
     """A `networks.BoundNetwork` when bound.
 
     Encoder and decoder have their own token tables. Attributes are those of
@@ -104,16 +104,6 @@ class LSTMEncoderDecoder(nn.Module):
     def encode(self, group: Mapping) -> EncodedText:
         """The encoder's output for a group of arrays [B, M]."""
         return self.encoder.encode(group)
-
-    def states(
-        self,
-        group: Mapping,
-        scored: jax.Array | None = None,
-        *,
-        encoded: EncodedText | None = None,
-    ) -> jax.Array:
-        """The decoder's states h~ [B, L, W], or [B, P, W] at the positions `scored`."""
-        return self.outputs(group, scored, encoded=encoded).states
 
     def outputs(
         self,

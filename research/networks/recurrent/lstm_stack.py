@@ -35,7 +35,7 @@ from research.networks.shared.dense import (
 from research.networks.shared.embeddings import embed_by_table, padded_rows, range_init
 from research.networks.shared.features import OF_SEVERAL_LAYERS, FeatureLayers
 from research.networks.shared.heads import HeadSpec, make_heads
-from research.networks.shared.protocol import Outputs
+from research.networks.shared.protocol import Outputs, StatesOfOutputs
 
 
 class State(NamedTuple):
@@ -54,7 +54,7 @@ class State(NamedTuple):
         return jax.tree.map(lambda x: jnp.repeat(x, count, 0), self)
 
 
-class LSTM(nn.Module):
+class LSTM(StatesOfOutputs, nn.Module):
     """A `networks.BoundNetwork` when bound.
 
     Attributes:
@@ -98,14 +98,6 @@ class LSTM(nn.Module):
     @property
     def _token(self) -> Any:
         return self.token if self.shared_token is None else self.shared_token
-
-    def states(
-        self,
-        group: Mapping,
-        scored: jax.Array | None = None,
-    ) -> jax.Array:
-        """States [B, L, D], 0 at padding, or [B, P, D] at `scored`."""
-        return self.outputs(group, scored).states
 
     def outputs(
         self,

@@ -32,10 +32,10 @@ from research.networks.shared.characters import Characters
 from research.networks.shared.dense import gather_positions
 from research.networks.shared.features import VIEWS, FeatureLayers
 from research.networks.shared.heads import HeadSpec, make_heads
-from research.networks.shared.protocol import Outputs
+from research.networks.shared.protocol import Outputs, StatesOfOutputs
 
 
-class TwoLSTMs(nn.Module):
+class TwoLSTMs(StatesOfOutputs, nn.Module):
     """A `networks.BoundNetwork` when bound.
 
     Its patterns are full and, for each of its directions, causal. Attributes are those
@@ -66,17 +66,6 @@ class TwoLSTMs(nn.Module):
             options, self.feature_states, self.lstm_layers, name="features"
         )
         self.pooler, self.named_heads = make_heads(options, self.heads)
-
-    def states(
-        self,
-        group: Mapping,
-        scored: jax.Array | None = None,
-    ) -> jax.Array:
-        """The states [B, L, 2 D] of both directions, or [B, P, 2 D] at `scored`.
-
-        They are 0 at padding.
-        """
-        return self.outputs(group, scored).states
 
     def outputs(self, group: Mapping, scored: jax.Array | None = None) -> Outputs:
         """The states of both directions, with and without dropout of the output."""

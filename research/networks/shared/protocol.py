@@ -2,7 +2,7 @@
 
 # B batch, L length of a group, M of the encoder's group, P scored positions, D width
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 import jax
@@ -73,6 +73,25 @@ class Outputs(NamedTuple):
     # `Needs.undropped`
     links: jax.Array | None = None  # [B, S, C] scores of the candidates of mentions,
     # with `Needs.span_width`
+
+
+class StatesOfOutputs:
+    """A base of networks that have `outputs`, from which `states` follow."""
+
+    outputs: Callable[..., Outputs]
+
+    def states(
+        self,
+        group: Group,
+        scored: jax.Array | None = None,
+        *,
+        num_keys: int | None = None,
+        encoded: Encoded | None = None,
+    ) -> jax.Array:
+        """See `BoundNetwork.states`."""
+        given = {"num_keys": num_keys, "encoded": encoded}
+        given = {name: value for name, value in given.items() if value is not None}
+        return self.outputs(group, scored, **given).states
 
 
 class BoundNetwork(Protocol):

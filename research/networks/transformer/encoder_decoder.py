@@ -11,14 +11,14 @@ from flax import linen as nn
 from research.networks.readouts.softmax import Readout, VocabHead
 from research.networks.shared.embeddings import TokenEmbedding
 from research.networks.shared.heads import HeadSpec, make_heads
-from research.networks.shared.protocol import Outputs
+from research.networks.shared.protocol import Outputs, StatesOfOutputs
 from research.networks.transformer.blocks import Encoded, Stack
 from research.networks.transformer.cache import Cache, empty_cache
 from research.networks.transformer.input_embeddings import InputEmbedding
 from research.networks.transformer.options import TransformerOptions as Options
 
 
-class EncoderDecoder(nn.Module):
+class EncoderDecoder(StatesOfOutputs, nn.Module):
     """T5, BART: a bidirectional encoder, and a causal decoder that attends to it.
 
     A decoder query attends to all encoder positions of its segment, whatever their
@@ -58,16 +58,6 @@ class EncoderDecoder(nn.Module):
         x = self.encoder_embedding(self.token(token), group, length=token.shape[1])
         states = self.encoder(x, group, pattern="full").states
         return Encoded(states, group["segment"])
-
-    def states(
-        self,
-        group: Mapping,
-        scored: jax.Array | None = None,
-        *,
-        encoded: Encoded | None = None,
-    ) -> jax.Array:
-        """The decoder's states [B, L, D], or [B, P, D] at the positions `scored`."""
-        return self.outputs(group, scored, encoded=encoded).states
 
     def outputs(
         self,

@@ -18,7 +18,7 @@ from research.networks.shared.dense import Dense, Norm, gather_positions
 from research.networks.shared.embeddings import DifferenceEmbedding, TokenEmbedding
 from research.networks.shared.features import FeatureLayers
 from research.networks.shared.heads import BoundaryHead, HeadSpec, make_heads
-from research.networks.shared.protocol import Layers, Outputs
+from research.networks.shared.protocol import Layers, Outputs, StatesOfOutputs
 from research.networks.transformer.blocks import Mems, Stack
 from research.networks.transformer.cache import Cache, empty_cache
 from research.networks.transformer.input_embeddings import (
@@ -31,7 +31,7 @@ PARTS = ("token", "states")
 """What a block that predicts tokens after the next may read."""
 
 
-class Transformer(nn.Module):
+class Transformer(StatesOfOutputs, nn.Module):
     """A stack that reads one group of arrays: BERT, GPT, XLNet and the like.
 
     Attributes:
@@ -110,16 +110,6 @@ class Transformer(nn.Module):
             options, self.feature_states, self.lstm_layers, name="features"
         )
         self.pooler, self.named_heads = make_heads(options, self.heads)
-
-    def states(
-        self,
-        group: Mapping,
-        scored: jax.Array | None = None,
-        *,
-        num_keys: int | None = None,
-    ) -> jax.Array:
-        """States [B, L, D] of a group of arrays [B, L], or [B, P, D] at `scored`."""
-        return self.outputs(group, scored, num_keys=num_keys).states
 
     def outputs(
         self,

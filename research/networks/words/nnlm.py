@@ -24,7 +24,7 @@ from research.networks.readouts.softmax import Readout, VocabHead
 from research.networks.shared.dense import Dense, Module, dropout, gather_positions
 from research.networks.shared.embeddings import TokenEmbedding
 from research.networks.shared.heads import HeadSpec, make_heads
-from research.networks.shared.protocol import Outputs
+from research.networks.shared.protocol import Outputs, StatesOfOutputs
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -67,7 +67,7 @@ class Words(NamedTuple):
         return jax.tree.map(lambda x: jnp.repeat(x, count, 0), self)
 
 
-class NNLM(nn.Module):
+class NNLM(StatesOfOutputs, nn.Module):
     """A `networks.BoundNetwork` when bound.
 
     Attributes:
@@ -89,14 +89,6 @@ class NNLM(nn.Module):
         width = 0 if options.tie_embeddings else options.state_width
         self.output = VocabHead(options, self.size, self.transform, width=width)
         self.pooler, self.named_heads = make_heads(options, self.heads)
-
-    def states(
-        self,
-        group: Mapping,
-        scored: jax.Array | None = None,
-    ) -> jax.Array:
-        """States [B, L, D], 0 at padding, or [B, P, D] at `scored`."""
-        return self.outputs(group, scored).states
 
     def outputs(
         self,
