@@ -85,7 +85,7 @@ FOLDS, CHOICE = 5, 1
 """Folds, and that by which the settings of CLIP were chosen."""
 STRENGTHS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 REGRESSIONS = (("colours", ""), ("all", ""), ("all", "kernel"))
-"""What is read of pictures, and the kernel."""
+"""Features of pictures, and the kernel of kernel ridge regression."""
 LENGTH = 32
 """Tokens of a caption that are read, as by the experiment."""
 
@@ -283,7 +283,7 @@ class _Fold:
 
 
 def is_plain(row: dict) -> bool:
-    """Whether a row of `folds` has the picture as it is."""
+    """True for a row of `folds` whose picture is not a variant."""
     return row["image"] % VARIANTS == 0
 
 
@@ -315,7 +315,7 @@ def _opened(workdir: str) -> Any:
 
 
 def _pictures(folder: str) -> dict[str, Any]:
-    """What regressions read of plain pictures and captions, by their numbers."""
+    """Features of plain pictures and of captions, by their numbers."""
     store = open_store(f"{folder}/store")
     pixels = np.asarray(store.pixels[::VARIANTS])
     return {

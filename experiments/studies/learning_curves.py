@@ -47,7 +47,7 @@ def read_scores(path: Path, column: str) -> Scores:
 
 
 def fresh_scores(scores: Scores, name: str) -> Sequence[float]:
-    """Those of the objective's network without pretraining."""
+    """The scores of the objective's network without pretraining."""
     return scores[FRESH.get(name, FRESH["mlm"]), 0.0]
 
 

@@ -79,7 +79,7 @@ class StackOutput(NamedTuple):
 
 
 class LayerOutput(NamedTuple):
-    """What one layer leaves; stacked over the layers it is what all of them leave."""
+    """The results of one layer that a stack keeps, or of all, stacked."""
 
     inputs: jax.Array | None = None  # [B, L, D], or only at the positions to memorize
     projections: Projections | None = None
@@ -114,7 +114,7 @@ class Block(nn.Module):
           mems: [B, N, D] earlier inputs of this block, which precede the other keys.
           cross: the encoder's states [B, M, D], or their keys and values, and the
             prepared inputs of cross-attention.
-          scored: [B, P] positions; the output is that of these alone.
+          scored: [B, P] positions; the states are then only theirs [B, P, D].
           cache: the keys and values of all slots, and the slot at which those of this
             call begin.
           skips_norm: [] bool, whether attention reads states without the norm, whose
@@ -232,7 +232,7 @@ class Stack(Module):
 
         Args:
           encoded: output of the encoder, for cross-attention; None: that of the cache.
-          scored: [B, P] positions; the states are those of these alone.
+          scored: [B, P] positions; the states are then only theirs [B, P, D].
           num_keys: only this many first positions serve as keys; None: all.
           mems: earlier inputs of all blocks, which also serve as keys.
           memorize: first position to memorize, and the one after the last.
@@ -285,12 +285,14 @@ class Stack(Module):
                 run_if, rate = lax.cond, options.dropout_rate("layer")
                 if rate:  # by which `_by_layer` draws
                     run_if = partial(run_if_drawn, probability=1 - rate)
-                return run_if(runs, lambda: run().states, lambda: skipped), left(x)
+                return run_if(
+                    runs, lambda: run().states, lambda: skipped
+                ), left_by_layer(x)
             after = run()
             y = (after.states, after.earlier) if options.mixes_layers else after.states
-            return y, left(x, after)
+            return y, left_by_layer(x, after)
 
-        def left(x, after=None):
+        def left_by_layer(x, after=None):
             if mems is not None:
                 return LayerOutput(lax.stop_gradient(x[:, slice(*memorize)]))
             output = LayerOutput(x if with_inputs else None)
