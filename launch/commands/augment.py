@@ -1,7 +1,7 @@
 """Augments a task's text: `palimpsest augment --workdir=R --vectors=V ...`.
 
 R is a run of a masked model, or hf:DIR. V is a file of word vectors, such as GloVe's.
---texts is a task's file, .tsv or .jsonl; --fields names its columns of text (`text` by
+--texts is a task's file, such as a .tsv; --fields names its columns of text (`text` by
 default for .jsonl). The rows are written to --to, each followed by copies in which
 words of one text are replaced; labels and other columns are copied from the row, so the
 new file can be trained on like the original.
@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> None:
                         )
                         new += [whole_rows.with_text(row, field, o) for o in others]
                     written += len(new)
-                    yield "".join(map(whole_rows.line_of, new)).encode()
+                    yield "".join(map(table.line_of, new)).encode()
 
     write_output(args.to, lines(), "--to")
     print(
@@ -97,6 +97,8 @@ def run(args: argparse.Namespace) -> None:
 
 
 def parser() -> cli.Parser:
+    from research.data.read.formats import whole_row_suffixes
+
     parser = cli.Parser(__doc__, overrides=False)
     add = parser.add_argument
     parser.add_path(
@@ -107,7 +109,8 @@ def parser() -> cli.Parser:
         required=True,
         help="file of word2vec, GloVe or fastText",
     )
-    parser.add_path("--texts", required=True, help="file of a task, .tsv or .jsonl")
+    kinds = " or ".join(whole_row_suffixes())
+    parser.add_path("--texts", required=True, help=f"file of a task, {kinds}")
     parser.add_path("--to", required=True, help="a new file of the same kind")
     add("--fields", default="", help="columns that are texts, as in data.fields")
     add("--passes", type=cli.whole(1), default=20, help="over each text, N (20)")

@@ -95,6 +95,7 @@ def _show(args: argparse.Namespace, overrides: dict[str, str]) -> None:
         config = load_config(args.config, overrides)
     # After the config: a wrong key is reported without waiting for imports.
     from launch.reports import row_views
+    from research.data.read.text_sources import source_of
     from research.data.tokenize.train_tokenizer import TRAINED_TYPES
     from research.files.output_files import check_output, write_output
 
@@ -111,7 +112,9 @@ def _show(args: argparse.Namespace, overrides: dict[str, str]) -> None:
         rows = show(config, args.rows, model)
     data = config.data
     if args.config and args.data and not (args.pictures or data.train):
-        corpus = repr(data.corpus) + " (English)" * (data.corpus == "embedded")
+        source = source_of(data.corpus, built_in=True)
+        language = f" ({source.language})" if source and source.language else ""
+        corpus = repr(data.corpus) + language
         line = (
             f"vocabulary of corpus {corpus}; --workdir=RUN has that of a run, "
             "--config.data.corpus=FILE trains one"

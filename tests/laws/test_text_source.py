@@ -21,7 +21,8 @@ def source(name):
 def test_a_name_is_of_one_source_and_is_public(name):
     cls = source(name)
     assert [each for each in classes() if each.is_source(cls.called)] == [cls]
-    assert type(source_of(cls.called)) is cls
+    assert type(source_of(cls.called, built_in=True)) is cls
+    assert (source_of(cls.called) is None) == cls.is_built_in
     assert public_name(cls.called) == cls.called
 
 

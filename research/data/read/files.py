@@ -274,11 +274,13 @@ def _find_files(name: str, reader: _Reader, key: str) -> list[tuple[Path, ...]]:
         files = f"a file, folder or glob of {suffixes}"
         if is_flag:
             raise UserError(f"{key}={name}: {problem}; give {files}")
-        built_in = "embedded, docstrings, " if key == "data.corpus" else ""
-        named = ", ".join(cls.called for cls in text_sources.classes())
-        sources = f"{built_in}{named}, or "
+        named = ", ".join(
+            cls.called
+            for cls in text_sources.classes()
+            if key == "data.corpus" or not cls.is_built_in
+        )
         raise UserError(
-            f"{key} is {name!r}: {problem}; give {sources}{files}",
+            f"{key} is {name!r}: {problem}; give {named}, or {files}",
             ", or name the format of others with data.format, or the sides of a "
             "parallel text, files such as a.en and a.de, with data.fields=en,de",
         )
@@ -327,7 +329,9 @@ def read_texts(file: Path, flag: str) -> list[str]:
 
 
 def iter_texts(file: Path) -> Iterator[str]:
-    """The lines of a file, including blank ones; for .jsonl, the `text` of each line.
+    """The lines of a file, including blank ones; or the text that each of them has.
+
+    Formats with `has_text_lines` have such texts, as .jsonl has.
 
     Either may be compressed.
 
@@ -337,8 +341,8 @@ def iter_texts(file: Path) -> Iterator[str]:
     """
     if file.is_fifo():
         raise UserError(f"{file} is a pipe; write its lines to a file first")
-    is_json = file_suffixes(file)[0] == ".jsonl"
-    parse = formats.by_suffix()[".jsonl"].parse if is_json else parse_lines
+    found = formats.by_suffix().get(file_suffixes(file)[0])
+    parse = found.parse if found and found.has_text_lines else parse_lines
     for document in _parse_file(file, parse, AUTO):
         yield document.text
 

@@ -22,9 +22,8 @@ from typing import NamedTuple
 
 from research.data import cache
 from research.data.documents import Document
-from research.data.read.corpus import Corpus, split_of
+from research.data.read.corpus import Corpus, HeldOut, held_out_fractions, split_of
 
-NAMES = ("embedded", "docstrings")
 VALID_FRACTION, TEST_FRACTION = 0.05, 0.25
 """Fractions of the docstrings that are held out, whatever `data.held_out` is."""
 NUM_CLASSES = 24
@@ -44,27 +43,30 @@ class Docstring(NamedTuple):
     text: str
 
 
-def load_stdlib_corpus(name: str, held_out: float) -> Corpus:
-    """One of the corpora in `NAMES`.
+def modules_corpus(name: str, held_out: HeldOut) -> Corpus:
+    """The corpus "embedded".
 
     Args:
       held_out: the fraction of language topics in valid, and again in test.
     """
+    fingerprint = functools.partial(_fingerprint, name, held_out)
+    return Corpus(name, lambda split: _modules(split, held_out), fingerprint)
 
-    def fingerprint() -> str:
-        rules = [VALID_FRACTION, TEST_FRACTION, NUM_CLASSES]
-        rules += [MAX_DOCSTRINGS_PER_CLASS, MIN_WORDS]
-        return cache.fingerprint([name, _source_version(), held_out, rules])
 
-    if name == "embedded":
-        return Corpus(name, lambda split: _modules(split, held_out), fingerprint)
-    embedded = load_stdlib_corpus("embedded", held_out)
+def docstrings_corpus(name: str, held_out: HeldOut) -> Corpus:
+    """The corpus "docstrings"; `held_out` is that of "embedded"."""
     return Corpus(
         name,
         lambda split: _labelled_documents(split, held_out),
-        fingerprint,
-        vocabulary_source=embedded,
+        functools.partial(_fingerprint, name, held_out),
+        vocabulary_source=modules_corpus("embedded", held_out),
     )
+
+
+def _fingerprint(name: str, held_out: HeldOut) -> str:
+    rules = [VALID_FRACTION, TEST_FRACTION, NUM_CLASSES]
+    rules += [MAX_DOCSTRINGS_PER_CLASS, MIN_WORDS]
+    return cache.fingerprint([name, _source_version(), held_out, rules])
 
 
 @functools.cache
@@ -126,7 +128,7 @@ def docstring_split(text: str) -> str:
     return split_of(summary, valid=VALID_FRACTION, test=TEST_FRACTION)
 
 
-def _modules(split: str, held_out: float) -> Iterator[Document]:
+def _modules(split: str, held_out: HeldOut) -> Iterator[Document]:
     """One document per module, of its docstrings in the split; then the topics."""
     by_module = collections.defaultdict(dict)  # a dict keeps each text once, in order
     for module, text in docstrings():
@@ -138,8 +140,8 @@ def _modules(split: str, held_out: float) -> Iterator[Document]:
         yield Document(text)
 
 
-def _topics(split: str, held_out: float) -> list[str]:
-    of_split = functools.partial(split_of, valid=held_out, test=held_out)
+def _topics(split: str, held_out: HeldOut) -> list[str]:
+    of_split = functools.partial(split_of, **held_out_fractions(held_out))
     return [text for text in language_topics() if of_split(text) == split]
 
 
@@ -165,7 +167,7 @@ def labelled_docstrings() -> dict[str, tuple[str, ...]]:
     }
 
 
-def _labelled_documents(split: str, held_out: float) -> Iterator[Document]:
+def _labelled_documents(split: str, held_out: HeldOut) -> Iterator[Document]:
     """The labelled docstrings of a split, with the classes shuffled.
 
     Held-out ones that also occur in a topic of the training text, as one of pdb does in

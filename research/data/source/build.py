@@ -15,7 +15,7 @@ from research.data import cache as caches
 from research.data.documents import ArrayType, Document
 from research.data.options import DataOptions
 from research.data.order.mixture_schedule import MIXINGS, make_schedule
-from research.data.read import lexicon, stdlib_corpus
+from research.data.read import lexicon
 from research.data.read.corpus import (
     SPLITS,
     Corpus,
@@ -445,8 +445,8 @@ def split_corpora(
     named, trained = files_of(data, split), files_of(data, data.train_split)
     names = [named] if named else [*corpus_rates(data, objective)]
     for name in names if not is_utf8(data.encoding) else ():
-        source = source_of(name)
-        if name in stdlib_corpus.NAMES or (source and not source.is_files):
+        source = source_of(name, built_in=not named)
+        if source and not source.is_files:
             raise UserError(
                 f"data.encoding={data.encoding} is for files, not for {name}"
             )
@@ -483,7 +483,7 @@ def load_corpus(
     the same split and a corpus that grows moves no document to another split.
 
     Args:
-      name: "embedded"; "docstrings"; a file, folder or glob of files in the formats of
+      name: a file, folder or glob of files in the formats of
         `research.data.read.formats`, each also as `.gz` and `.zst`; the files of a
         parallel text's sides, see `data.read.parallel_text`; or a text of one of
         `data.read.text_sources`.
@@ -500,8 +500,6 @@ def load_corpus(
             f"data.held_out is {held_out}; it must be a fraction of documents in [0, "
             "0.5)"
         )
-    if name in stdlib_corpus.NAMES:
-        return stdlib_corpus.load_stdlib_corpus(name, held_out)
     return _load_named_corpus(name, held_out, options, key=key)
 
 
@@ -514,7 +512,8 @@ def _load_named_corpus(
 ) -> Corpus:
     """The corpus that data.corpus or the key of a split names."""
     key = f"data.{split}" if split else key
-    if (source := source_of(name)) and not source.is_files:
+    source = source_of(name, built_in=not split)
+    if source and not source.is_files:
         return source.load(held_out, options, split, key)
     from research.data.read.files import load_file_corpus  # and all formats
 

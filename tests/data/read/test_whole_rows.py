@@ -20,7 +20,7 @@ from research.data.read.formats.parsing.whole_rows import read_whole_rows
         ("a.tsv", "text\tlabel\na\tx\nb\n", ("text",), "tsv:3: has 1 columns, not 2"),
         ("a.tsv", "text\tlabel\na\tx\n", ("tex",), "tsv:1: unknown column 'tex'"),
         ("a.tsv", "a\tx\n", (), "has columns; name those of text"),
-        ("a.txt", "a\n", (), r"its name does not end in \.tsv, \.jsonl"),
+        ("a.txt", "a\n", (), r"its name does not end in \.jsonl, \.tsv"),
         ("a.jsonl", None, (), "is a folder, a pipe or a device, not a file"),
     ],
 )
@@ -35,4 +35,5 @@ def test_what_is_wrong_is_said_with_its_line(tmp_path, name, text, fields, words
 
 def test_an_empty_table_has_no_rows(tmp_path):
     (tmp_path / "a.tsv").write_text("\n")
-    assert read_whole_rows(tmp_path / "a.tsv", ("text",)) == ("", [], [])
+    found = read_whole_rows(tmp_path / "a.tsv", ("text",))
+    assert (found.header, found.rows, found.fields) == ("", [], [])

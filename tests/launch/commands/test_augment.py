@@ -11,7 +11,7 @@ from launch.cli import DONE, MISTAKE, main
 from launch.commands.augment import parser, run
 from research import networks
 from research.data.read.formats import FileOptions, make_format
-from research.data.read.formats.parsing.whole_rows import line_of, read_whole_rows
+from research.data.read.formats.parsing.whole_rows import read_whole_rows
 from research.evaluation.word_vectors import WordVectors
 from research.use.inference.augmentation import WORD, Augmenter, Word, variants
 from research.use.inference.open_run import open_run
@@ -147,7 +147,7 @@ def test_rows_of_files(tmp_path):
     found = read_whole_rows(tmp_path / "a.jsonl", ())
     rows[1]["text"] = "\ufffd"
     assert (found.rows, found.fields, found.header) == (rows, ["text"], "")
-    assert line_of(rows[1]) == '{"n": [2], "text": "\ufffd"}\n'
+    assert found.line_of(rows[1]) == '{"n": [2], "text": "\ufffd"}\n'
     (tmp_path / "a.tsv").write_text("a\tb\nc\td\n")
     found = read_whole_rows(tmp_path / "a.tsv", ("-1",))
     assert (found.rows, found.fields) == ([["a", "b"], ["c", "d"]], [-1])
@@ -166,7 +166,7 @@ def test_rows_of_files(tmp_path):
         (["--to=@/new.jsonl"], "does not end in .tsv, as --texts does"),
         (["--fields=a,c"], "train.tsv:1: unknown column 'c'"),
         (["--fields=0,4"], "no column 4: its 4 columns are 0 to 3"),
-        (["--texts=@/glove.txt", "--to=@/n.txt"], "does not end in .tsv, .jsonl"),
+        (["--texts=@/glove.txt", "--to=@/n.txt"], "does not end in .jsonl, .tsv"),
         (["--fields="], "name those of text by --fields"),
         (["--stop_words=/none"], "/none: cannot be read"),
         (["--workdir=/none"], "/none is not a run"),

@@ -6,7 +6,7 @@ one, or the suffix of a file does.
 
 import codecs
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, BinaryIO, NamedTuple
 
@@ -99,6 +99,15 @@ class RowReader(NamedTuple):
     # the row has one, and what is wrong with the row, or ""
 
 
+class WholeRows(NamedTuple):
+    """The rows of a file with all columns, to be written again with other texts."""
+
+    header: str  # the line before the rows, with its end; "": there is none
+    rows: list[Any]  # of each its columns, a list or a dict
+    fields: list[Any]  # the columns that are texts: indices or keys
+    line_of: Callable[[Any], str]  # a row as a line of such a file, with its end
+
+
 Parsed = Iterator[Document | SkippedRows]
 """Documents, whose `id` is ":" and the number of their line, and last `SkippedRows`."""
 
@@ -135,6 +144,10 @@ class FileFormat:
     is_encoded: bool = True
     """Whether its files are text, which data.encoding decodes."""
 
+    has_text_lines: bool = False
+    """Whether commands that read a file line by line `parse` its lines, each of which
+    is a text; else they read each line as it is."""
+
     label_rules: tuple[str, ...] = ()
     """What data.label may be in files that have no columns: `FILE_LABELS`, which are
     read from a file's path, and others, which `parse` reads."""
@@ -147,6 +160,17 @@ class FileFormat:
 
         Raises:
           LineError: a line is wrong.
+        """
+        raise NotImplementedError
+
+    def whole_rows(self, file: BinaryIO, fields: Sequence[str]) -> WholeRows:
+        """The rows of a file with all columns, where they can be written again.
+
+        Args:
+          fields: the columns that are texts, as in data.fields; (): none are named.
+
+        Raises:
+          LineError: as in `parse`, of whose files these are.
         """
         raise NotImplementedError
 
@@ -181,6 +205,12 @@ def row_formats() -> list[str]:
         name: FORMATS.part_class(name, "data.format") for name in FORMATS.names()
     }
     return [name for name, cls in classes.items() if "row_reader" in vars(cls)]
+
+
+def whole_row_suffixes() -> list[str]:
+    """The suffixes of files whose format has `whole_rows`."""
+    found = by_suffix().items()
+    return [suffix for suffix, each in found if "whole_rows" in vars(type(each))]
 
 
 def text_suffixes() -> tuple[str, ...]:

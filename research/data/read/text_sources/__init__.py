@@ -1,4 +1,4 @@
-"""Sources of texts: what a name such as SOURCE:NAME stands for, besides your files.
+"""Sources of texts: what a name stands for that is none of your files.
 
 A module here defines a class `Source(text_sources.Source)`. It is found by listing the
 folder: nothing else names it.
@@ -18,18 +18,26 @@ class Source:
     """The base of all sources: one of files has `fetch`, any other has `load`."""
 
     called: ClassVar[str]
-    """How its texts are named, for errors, as in "SOURCE:NAME"."""
+    """How its texts are named, for errors, as in "SOURCE:NAME"; or its only text."""
 
     is_files: ClassVar[bool]
     """Whether its texts are files, which data.format and data.encoding are about."""
+
+    is_built_in: ClassVar[bool] = False
+    """Whether its text is on every machine. Only data.corpus and data.mixture name it,
+    and it has all splits."""
+
+    language: ClassVar[str] = ""
+    """The language of all of its texts; "": they may have any."""
 
     def __init__(self, name: str):
         self.name = name
 
     @classmethod
     def is_source(cls, name: str) -> bool:
-        """Whether a name belongs to this source, by the prefix before the colon."""
-        return name.startswith(cls.called.partition(":")[0] + ":")
+        """Whether a name belongs to this source, by the prefix before a colon."""
+        prefix, colon, _ = cls.called.partition(":")
+        return name.startswith(prefix + colon) if colon else name == cls.called
 
     def fetch(self, key: str) -> list[Path]:
         """The files, on this machine.
@@ -63,18 +71,16 @@ def classes() -> list[type[Source]]:
 
 
 def lines() -> dict[str, str]:
-    """Name of each text that is not a file -> what it is."""
-    own = {
-        cls.called: FOLDER.lines()[cls.__module__.rpartition(".")[2]]
-        for cls in classes()
-    }
-    return {
-        "embedded": "Python's docstrings and language reference, a document a module",
-        "docstrings": "Python's docstrings, each with its module as label",
-        **own,
-    }
+    """How the texts of each source are named -> what they are."""
+    lines = FOLDER.lines().values()
+    return {cls.called: line for cls, line in zip(classes(), lines, strict=True)}
 
 
-def source_of(name: str) -> Source | None:
-    """The source that a name belongs to; None: local files or an embedded corpus."""
-    return next((cls(name) for cls in classes() if cls.is_source(name)), None)
+def source_of(name: str, *, built_in: bool = False) -> Source | None:
+    """The source that a name belongs to; None: local files.
+
+    Args:
+      built_in: whether the key of the name also takes sources that are built in.
+    """
+    own = (cls for cls in classes() if built_in or not cls.is_built_in)
+    return next((cls(name) for cls in own if cls.is_source(name)), None)
