@@ -4,24 +4,28 @@ r"""Captions of emoji in five folds by groups of variants, and what retrieves th
     python -m experiments.studies.emoji_captions folds D/images.zip E/emoji.jsonl \
         E/folds hf:DIR
     python -m experiments.studies.emoji_captions compare E/folds runs/0 runs/1
+    python -m experiments.studies.emoji_captions captions D/captions.jsonl E/de.jsonl de
+    python -m experiments.studies.emoji_captions folds D/images.zip E/de.jsonl \
+        E/de letters:256
     python -m experiments.studies.emoji_captions captions D/captions.jsonl E/all.jsonl \
         en,de,zh,ja
-    python -m experiments.studies.emoji_captions folds D/images.zip E/all.jsonl E/all
+    python -m experiments.studies.emoji_captions folds D/images.zip E/all.jsonl \
+        E/all letters:384
     python -m experiments.studies.emoji_captions pivot E/all runs/all
 
 The first command reads lines with `image`, `name_LANGUAGE` and `keywords_en`. Variants
 of one emoji (man, woman and person, hair, skin, the hours of a clock) have one group,
 so that none of them is in both splits. `folds` holds out every pair once; each picture
 for training has seven others beside it that are moved, scaled and mirrored by chance,
-with some of the keywords in any order. `vary` does that for one split. `compare`
-predicts tf-idf of the captions, the stored vectors of the model, and both, in each
-language by itself: by ridge regression of means of colours, by that of what the
-pictures' tower of CLIP reads (model.feature_layers=gradients), and by a Gaussian kernel
-of the latter. It prints R@k of each, and of runs of CLIP (a folder for each seed, with
-one run for each fold) in the mean; `more` is how much more the runs have, with an
-interval over groups and seeds. `pivot` ranks the captions of one language for those of
-another: by the vectors of both, and by that of the picture which is nearest to the
-caption; without runs those of ridge regression.
+with some of the keywords in any order. It stores vectors of the captions: of a model,
+or tf-idf of one to three letters in 256 dimensions. `compare` predicts tf-idf of words
+and of letters of the captions, which are in one language, the stored vectors, and these
+with words: by ridge regression of means of colours, by that of what the pictures' tower
+of CLIP reads (model.feature_layers=gradients), and by a Gaussian kernel of the latter.
+It prints R@k of each, and of runs of CLIP (a folder for each seed, with one run for
+each fold) in the mean; `more` is how much more the runs have, with an interval over
+groups and seeds. `pivot` ranks the captions of one language for those of another: by
+the vectors of both, and by that of the picture which is nearest to the caption.
 """
 
 import functools
@@ -39,6 +43,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 from PIL import Image, ImageOps
+from sklearn.decomposition import TruncatedSVD
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.metrics.pairwise import linear_kernel, rbf_kernel
 
@@ -52,7 +57,6 @@ from research.data.read.pictures import (
 from research.data.store.pictures import (
     CAPTION_VECTORS,
     open_store,
-    split_rows,
     write_rows,
 )
 from research.networks.transformer.feature_layers.gradients import histograms
@@ -78,7 +82,8 @@ LETTERS = {"analyzer": "char_wb", "ngram_range": (1, 3)}
 """tf-idf of one to three letters."""
 AT = (1, 5, 10)
 """R@k."""
-SIDES = ("image_to_text", "text_to_image")
+SIDES, WAYS = ("image_to_text", "text_to_image"), ("direct", "pivot")
+PAIRS = tuple(itertools.permutations(range(len(LANGUAGES)), 2))
 VARIANTS, SHIFT = 8, 6
 """Pictures of one for training, and the pixels that one is moved by at most."""
 FOLDS, CHOICE = 5, 1
@@ -104,8 +109,7 @@ def group_of(name: str) -> str:
 def write_captions(source: Path, to: Path, languages: str = "en") -> None:
     """Lines of a picture, its group, and its names, in English with its keywords."""
     with to.open("w", encoding="utf-8") as file:
-        for line in source.read_text("utf-8").splitlines():
-            row = json.loads(line)
+        for row in _json_rows(source):
             words = {"en": row["keywords_en"]}
             captions = [
                 ", ".join([row[f"name_{language}"], *words.get(language, ())])
@@ -116,47 +120,45 @@ def write_captions(source: Path, to: Path, languages: str = "en") -> None:
             file.write(json.dumps(made, ensure_ascii=False) + "\n")
 
 
-def write_variants(source: str, captions: str, to: str, held_out: float = 0.2) -> None:
-    """The pictures and captions of both splits, those for training `VARIANTS` times.
-
-    With `held_out` 0 all are for training.
-    """
+def write_variants(source: str, captions: str, to: str) -> None:
+    """All pictures and captions `VARIANTS` times, the first of them as they are."""
     rng, folder, pictures = random.Random(0), Path(to), open_source(Path(source))
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True)
     rows = read_rows(Path(captions), Columns(group="group"))
-    splits = split_rows(rows, held_out) if held_out else (rows, [])
     with (folder / "captions.jsonl").open("w", encoding="utf-8") as file:
-        for count, split in zip((VARIANTS, 1), splits, strict=True):
-            for row, number in itertools.product(split, range(count)):
-                content = pictures.read(row.file, row.where)
-                pixels, _ = decode_picture(content, row, 72, 72)
-                image, texts = Image.fromarray(pixels), [*row.captions]
-                if number:
-                    image = _varied(image, rng)
-                    texts = [_some_words(text, rng) for text in texts]
-                name = f"{Path(row.file).stem}-{number}.png"
-                image.save(folder / name)
-                made = {"file": name, "caption": texts, "group": row.group}
-                file.write(json.dumps(made, ensure_ascii=False) + "\n")
+        for row, number in itertools.product(rows, range(VARIANTS)):
+            content = pictures.read(row.file, row.where)
+            pixels, _ = decode_picture(content, row, 72, 72)
+            image, texts = Image.fromarray(pixels), [*row.captions]
+            if number:
+                image = _varied(image, rng)
+                texts = [_some_words(text, rng) for text in texts]
+            name = f"{Path(row.file).stem}-{number}.png"
+            image.save(folder / name)
+            made = {"file": name, "caption": texts, "group": row.group}
+            file.write(json.dumps(made, ensure_ascii=False) + "\n")
 
 
-def write_folds(source: str, captions: str, to: str, model: str = "") -> None:
+def write_folds(source: str, captions: str, to: str, vectors: str = "") -> None:
     """A store of all pictures in all variants, and its captions by folds of groups.
 
     Fold n trains on n/train.captioned, and n/valid.captioned, whose pictures are as
     they are, is held out. To choose settings, n/inner has the same without these: the
-    next fold is its validation, the other three are for training. With a model the
-    store has its vectors of all captions.
+    next fold is its validation, the other three are for training.
+
+    Args:
+      vectors: of all captions, which the store has: a model, hf:DIR, or letters:WIDTH.
     """
     folder = Path(to)
-    write_variants(source, captions, f"{to}/pictures", 0)
+    write_variants(source, captions, f"{to}/pictures")
     rows = read_rows(folder / "pictures/captions.jsonl", Columns(group="group"))
     (folder / "store").mkdir()
     pictures = open_source(folder / "pictures")
     stored = write_rows(folder / "store", pictures, rows, size=(72, 72))
     fold = fold_of(Counter(row.group for row in rows))
-    if model:
-        _store_vectors(stored, model)
+    letters = vectors.partition("letters:")[2]
+    if vectors and not letters:
+        _store_vectors(stored, vectors)
     lines = iter(stored.read_bytes().splitlines(keepends=True))
     parts: list[tuple[list, list]] = [([], []) for _ in range(FOLDS)]
     for row in rows:
@@ -179,20 +181,42 @@ def write_folds(source: str, captions: str, to: str, model: str = "") -> None:
             ]
             for split, part in (("train", trained), ("valid", parts[valid][1])):
                 (folder / name / f"{split}.captioned").write_bytes(b"".join(part))
+    if letters:
+        _store_letters(folder, int(letters))
 
 
 def _store_vectors(captioned: Path, model: str) -> None:
     """Gives each line of a file of captions the number of its vector by the model."""
     from research.use.inference.open_run import open_run
 
-    rows = [json.loads(line) for line in captioned.read_text("utf-8").splitlines()]
-    texts = sorted({row["text"] for row in rows})
+    texts = sorted({row["text"] for row in _json_rows(captioned)})
     vectors = open_run(model).encode(texts, max_length=LENGTH)
     np.save(captioned.parent / CAPTION_VECTORS, vectors)
-    number = {text: n for n, text in enumerate(texts)}
+    _write_numbers(captioned, {text: n for n, text in enumerate(texts)})
+
+
+def _store_letters(folder: Path, width: int) -> None:
+    """Gives the captions of each fold vectors: an SVD of tf-idf of its training's."""
+    vectors, count = [], 0
+    for number, part in itertools.product(range(FOLDS), ("", "inner")):
+        files = [folder / f"{number}" / part / f"{split}.captioned" for split in SPLITS]
+        known, given = ({row["text"] for row in _json_rows(file)} for file in files)
+        texts = sorted(known | given)
+        tfidf = TfidfVectorizer(sublinear_tf=True, **LETTERS)
+        svd = TruncatedSVD(width, random_state=0)
+        svd.fit(tfidf.fit_transform(sorted(known)))
+        vectors.append(svd.transform(tfidf.transform(texts)).astype(np.float32))
+        for file in files:
+            _write_numbers(file, {text: count + n for n, text in enumerate(texts)})
+        count += len(texts)
+    np.save(folder / "store" / CAPTION_VECTORS, np.concatenate(vectors))
+
+
+def _write_numbers(captioned: Path, number: Mapping[str, int]) -> None:
+    """Writes to each line of a file of captions the number of its vector."""
     lines = (
         caption_line(row["text"], row["image"], None, number[row["text"]])
-        for row in rows
+        for row in _json_rows(captioned)
     )
     captioned.write_bytes(b"".join(lines))
 
@@ -225,38 +249,32 @@ def _some_words(caption: str, rng: random.Random) -> str:
     )
 
 
-def compare(folder: str, *seeds: str) -> dict[str, dict[str, Any]]:
-    """Language -> what ranks -> R@k; of regressions also what CLIP has more.
+def compare(folder: str, *seeds: str) -> dict[str, Any]:
+    """What ranks -> R@k; of regressions also what CLIP has more.
 
     Args:
-      folder: of `folds`.
+      folder: of `folds`, of captions in one language.
       seeds: folders of runs 0 to 4, one of each fold.
     """
     pictures, folds = _pictures(folder), [_Fold(folder, n) for n in range(FOLDS)]
-    found = {}
-    for number, language in enumerate(LANGUAGES[: folds[0].count]):
-        hits: dict[str, list] = {}
-        for fold in folds:
-            for name, own in _regressions(pictures, fold, number):
-                hits.setdefault(name, []).append(own)
-        every = {name: np.concatenate(own) for name, own in hits.items()}
-        runs = np.array(
-            [
-                np.concatenate(
-                    [_hits(*_of_run(f"{seed}/{f.number}", f, number)) for f in folds]
-                )
-                for seed in seeds
-            ]
-        )
-        found[language] = {
-            seed: _by_side(own) for seed, own in zip(seeds, runs, strict=True)
-        }
+    hits: dict[str, list] = {}
+    for fold in folds:
+        for name, own in _regressions(pictures, fold):
+            hits.setdefault(name, []).append(own)
+    runs = np.array(
+        [
+            np.concatenate([_hits_of_run(f"{seed}/{n}") for n in range(FOLDS)])
+            for seed in seeds
+        ]
+    )
+    found = {seed: _by_side(own) for seed, own in zip(seeds, runs, strict=True)}
+    if seeds:
+        found["CLIP"] = _by_side(runs.mean(axis=0))
+    for name, every in hits.items():
+        own = np.concatenate(every)
+        found[name] = _by_side(own)
         if seeds:
-            found[language]["CLIP"] = _by_side(runs.mean(axis=0))
-        for name, own in every.items():
-            found[language][name] = _by_side(own)
-            if seeds:
-                found[language][name] |= _more(runs - own, folds)
+            found[name] |= _more(runs - own, folds)
     return found
 
 
@@ -271,13 +289,14 @@ class _Fold:
         ]
         valid = self.parts[0]["valid"]
         self.count = len(valid) // len({row["image"] for row in valid})  # of languages
-        texts = [row["text"] for row in valid[:: self.count]]
-        self.groups = [group_of(text.partition(", ")[0]) for text in texts]
+        pictures = _json_rows(Path(folder) / "pictures/captions.jsonl")
+        group = [row["group"] for row in pictures]
+        self.groups = [group[row["image"]] for row in valid[:: self.count]]
 
-    def plain(self, part: int, language: int) -> dict[str, list[dict]]:
-        """Split -> the captions in a language of pictures as they are."""
+    def plain(self, part: int) -> dict[str, list[dict]]:
+        """Split -> the captions of pictures as they are."""
         return {
-            split: [row for row in rows[language :: self.count] if is_plain(row)]
+            split: [row for row in rows if is_plain(row)]
             for split, rows in self.parts[part].items()
         }
 
@@ -287,7 +306,9 @@ def is_plain(row: dict) -> bool:
     return row["image"] % VARIANTS == 0
 
 
-def _more(more: np.ndarray, folds: Sequence[_Fold]) -> dict[str, dict]:
+def _more(
+    more: np.ndarray, folds: Sequence[_Fold], sides: Sequence[str] = SIDES
+) -> dict[str, dict]:
     """Differences [seeds, B, 2, 3], of all folds and without that of the choice."""
     names = [name for fold in folds for name in fold.groups]
     groups = np.unique(names, return_inverse=True)[1]
@@ -295,23 +316,15 @@ def _more(more: np.ndarray, folds: Sequence[_Fold]) -> dict[str, dict]:
     rest = fold != CHOICE
     kept = np.unique(groups[rest], return_inverse=True)[1]
     return {
-        "more": _interval(more, groups),
-        f"more without fold {CHOICE}": _interval(more[:, rest], kept),
+        "more": _interval(more, groups, sides),
+        f"more without fold {CHOICE}": _interval(more[:, rest], kept, sides),
     }
 
 
-def _of_run(workdir: str, fold: _Fold, language: int) -> tuple[np.ndarray, np.ndarray]:
-    """Vectors of the held-out pictures and of their captions, by a run."""
-    opened, rows = _opened(workdir), fold.plain(0, language)["valid"]
-    image = opened.encode_stored([row["image"] for row in rows])
-    return image, opened.encode([row["text"] for row in rows])
-
-
-@functools.lru_cache(1)
-def _opened(workdir: str) -> Any:
-    from research.use.inference.open_run import open_run
-
-    return open_run(workdir)
+def _hits_of_run(workdir: str) -> np.ndarray:
+    """`_hits` of the last evaluation of a run."""
+    rows = _json_rows(Path(workdir) / "predictions/valid.jsonl")
+    return _in_top([row["prediction"] for row in rows])
 
 
 def _pictures(folder: str) -> dict[str, Any]:
@@ -326,13 +339,13 @@ def _pictures(folder: str) -> dict[str, Any]:
 
 
 def _regressions(
-    pictures: dict[str, Any], fold: _Fold, language: int
+    pictures: dict[str, Any], fold: _Fold
 ) -> Iterator[tuple[str, np.ndarray]]:
     """Names, and `_hits` of a fold; strengths are chosen by its inner split.
 
     Blocks of pictures and of targets have variance 1 each.
     """
-    inner, outer = (_blocks(pictures, fold.plain(part, language)) for part in (1, 0))
+    inner, outer = (_blocks(pictures, fold.plain(part)) for part in (1, 0))
     for features, kernel in REGRESSIONS:
         chosen, final = (_Ridge(*part[0][features], kernel) for part in (inner, outer))
         for target in inner[1]:
@@ -357,9 +370,8 @@ def _blocks(
     )
     texts = {split: [row["text"] for row in rows[split]] for split in SPLITS}
     targets = {"words": _scaled(_tfidf(texts))}
-    if pictures["vectors"] is None:
-        targets["letters"] = _scaled(_tfidf(texts, **LETTERS))
-    else:
+    targets["letters"] = _scaled(_tfidf(texts, **LETTERS))
+    if pictures["vectors"] is not None:
         vectors = [[row["vector"] for row in rows[split]] for split in SPLITS]
         targets["vectors"] = _scaled([pictures["vectors"][each] for each in vectors])
         targets["words and vectors"] = _joined(targets["words"], targets["vectors"])
@@ -404,8 +416,12 @@ def gradients(pixels: np.ndarray) -> np.ndarray:
 
 def rows_of(folder: str, split: str) -> list[dict]:
     """The captions of a split, each with the number of its picture."""
-    lines = (Path(folder) / f"{split}.captioned").read_text("utf-8").splitlines()
-    return [json.loads(line) for line in lines]
+    return _json_rows(Path(folder) / f"{split}.captioned")
+
+
+def _json_rows(file: Path) -> list[dict]:
+    """The rows of a file of JSON lines."""
+    return [json.loads(line) for line in file.read_text("utf-8").splitlines()]
 
 
 def _tfidf(texts: dict[str, list[str]], **options) -> tuple[np.ndarray, np.ndarray]:
@@ -424,15 +440,21 @@ def _scaled(target: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, ...]:
 def _hits(image: np.ndarray, text: np.ndarray) -> np.ndarray:
     """[B, 2, 3]: whether the caption of a picture, and its picture, are in R@k."""
     count = len(image)
-    ranks = pair_ranks(image, text, np.arange(count), np.ones(count))
-    return (ranks[..., None] <= AT).astype(float)
+    return _in_top(pair_ranks(image, text, np.arange(count), np.ones(count)))
 
 
-def _by_side(hits: np.ndarray) -> dict[str, Any]:
-    return {side: hits[:, n].mean(axis=0).tolist() for n, side in enumerate(SIDES)}
+def _in_top(ranks: Any) -> np.ndarray:
+    """[..., 3]: whether ranks are in R@k."""
+    return (np.asarray(ranks)[..., None] <= AT).astype(float)
 
 
-def _interval(more: np.ndarray, groups: np.ndarray) -> dict[str, list]:
+def _by_side(hits: np.ndarray, sides: Sequence[str] = SIDES) -> dict[str, Any]:
+    return {side: hits[:, n].mean(axis=0).tolist() for n, side in enumerate(sides)}
+
+
+def _interval(
+    more: np.ndarray, groups: np.ndarray, sides: Sequence[str] = SIDES
+) -> dict[str, list]:
     """Side -> of each k the mean of [seeds, B], and a 95 % bootstrap interval.
 
     A draw is one of groups and of seeds.
@@ -449,85 +471,105 @@ def _interval(more: np.ndarray, groups: np.ndarray) -> dict[str, list]:
     every = [more.mean(axis=(0, 1)), *np.quantile(means, (0.025, 0.975), axis=0)]
     return {
         side: np.stack(every, axis=-1)[n].round(3).tolist()
-        for n, side in enumerate(SIDES)
+        for n, side in enumerate(sides)
     }
 
 
-def pivot(folder: str, runs: str = "") -> dict[str, dict[str, list[float]]]:
-    """Languages, such as en-de -> R@1, 5 and 10: direct, and by a picture.
+def pivot(folder: str, *seeds: str) -> dict[str, dict[str, Any]]:
+    """Languages, such as en-de -> what ranks -> R@1, 5 and 10: direct, by a picture.
+
+    Regressions are to letters of all languages; their strengths are chosen by R@10 of
+    pictures and captions in the mean of languages.
 
     Args:
       folder: of `folds`, with captions in all `LANGUAGES`.
-      runs: a folder of runs 0 to 4, one of each fold; "": regressions of colours to
-        letters, whose strengths are chosen by R@10 in the mean of languages.
+      seeds: folders of runs 0 to 4, one of each fold.
     """
-    pictures, found = _pictures(folder), []
-    for number in range(FOLDS):
-        fold = _Fold(folder, number)
+    pictures, folds = _pictures(folder), [_Fold(folder, n) for n in range(FOLDS)]
+    hits: dict[str, list] = {}
+    for fold in folds:
+        for name, own in _of_letters(pictures, fold):
+            hits.setdefault(name, []).append(pivots(*own))
+    every = {name: np.concatenate(own, axis=1) for name, own in hits.items()}
+    runs = [
+        np.concatenate(
+            [pivots(*_of_run(f"{seed}/{f.number}", f)) for f in folds], axis=1
+        )
+        for seed in seeds
+    ]
+    found: dict[str, dict[str, Any]] = {}
+    for n, pair in enumerate(PAIRS):
+        own = found["-".join(LANGUAGES[each] for each in pair)] = {}
         if runs:
-            each = [_of_run(f"{runs}/{number}", fold, n) for n in range(len(LANGUAGES))]
-            image, text = each[0][0], np.stack([own[1] for own in each], axis=1)
-        else:
-            image, text = _of_letters(pictures, fold)
-        found.append(pivots(image, text))
-    sizes = [len(_Fold(folder, number).groups) for number in range(FOLDS)]
-    return {
-        pair: {
-            way: np.average([each[pair][way] for each in found], 0, sizes).tolist()
-            for way in found[0][pair]
-        }
-        for pair in found[0]
-    }
+            clip = np.array([each[n] for each in runs])
+            own["CLIP"] = _by_side(clip.mean(axis=0), WAYS)
+        for name, each in every.items():
+            own[name] = _by_side(each[n], WAYS)
+            if runs:
+                own[name] |= _more(clip - each[n], folds, WAYS)
+    return found
 
 
-def _of_letters(pictures: dict[str, Any], fold: _Fold) -> tuple[np.ndarray, np.ndarray]:
-    """Predictions [B, T] of held-out pictures, and their captions [B, languages, T].
+def _of_run(workdir: str, fold: _Fold) -> tuple[np.ndarray, np.ndarray]:
+    """Vectors of held-out pictures [B, J], and of their captions [B, languages, J].
+
+    The run has read stored vectors of captions.
+    """
+    from research.use.inference.open_run import open_run
+
+    opened, rows = open_run(workdir), fold.parts[0]["valid"]
+    image = opened.encode_stored([row["image"] for row in rows[:: fold.count]])
+    vectors = opened.run.objective.store.caption_vectors
+    text = vectors[[row["vector"] for row in rows]] @ np.asarray(
+        opened.run.params["text"]["head_vector"]["out"]["kernel"]
+    )
+    return image, text.reshape(len(image), fold.count, -1)
+
+
+def _of_letters(
+    pictures: dict[str, Any], fold: _Fold
+) -> Iterator[tuple[str, tuple[np.ndarray, np.ndarray]]]:
+    """Names, predictions [B, T] of pictures, and their captions [B, languages, T].
 
     A picture's target is the mean of its captions.
     """
-    count, best = len(LANGUAGES), STRENGTHS
-    for part in (1, 0):
-        languages = [fold.plain(part, n) for n in range(count)]
-        rows = {
-            split: [
-                row
-                for same in zip(*(each[split] for each in languages), strict=True)
-                for row in same
-            ]
-            for split in SPLITS
-        }
-        features, targets = _blocks(pictures, rows)
-        known, given = (each[::count] for each in features["colours"])
-        target, text = (
-            each.reshape(-1, count, each.shape[-1]) for each in targets["letters"]
+    inner, outer = (_blocks(pictures, fold.plain(part)) for part in (1, 0))
+    (target, given), (known, text) = (
+        [each.reshape(-1, fold.count, each.shape[-1]) for each in part[1]["letters"]]
+        for part in (inner, outer)
+    )
+    for features, kernel in REGRESSIONS:
+        chosen, final = (
+            _Ridge(*(each[:: fold.count] for each in part[0][features]), kernel)
+            for part in (inner, outer)
         )
-        found = _Ridge(known, given).predictions(target.mean(axis=1), best)
-
-        def recall(strength: float, found=found, text=text) -> float:
-            return np.mean(
-                [_hits(found[strength], text[:, n])[..., -1] for n in range(count)]
+        recall = {
+            n: np.mean(
+                [_hits(own, given[:, m])[..., -1] for m in range(given.shape[1])]
             )
+            for n, own in chosen.predictions(target.mean(axis=1), STRENGTHS).items()
+        }
+        best = max(STRENGTHS, key=recall.__getitem__)
+        (found,) = final.predictions(known.mean(axis=1), (best,)).values()
+        yield f"{kernel} ridge of {features}".strip(), (found, text)
 
-        best = (max(best, key=recall),)
-    return found[best[0]], text
 
+def pivots(image: np.ndarray, text: np.ndarray) -> np.ndarray:
+    """[pairs, B, 2, 3]: whether a caption's translation is in R@k, in both `WAYS`.
 
-def pivots(image: np.ndarray, text: np.ndarray) -> dict[str, dict[str, list[float]]]:
-    """`pivot` of vectors of pictures [N, J] and of captions [N, languages, J]."""
+    Args:
+      image: vectors of pictures [B, J].
+      text: those of their captions [B, languages, J].
+    """
     number, ones = np.arange(len(image)), np.ones(len(image))
-    found = {}
-    for first, second in itertools.permutations(range(len(LANGUAGES)), 2):
+    found = []
+    for first, second in PAIRS:
         query, candidate = text[:, first], text[:, second]
         cosine = unit(query) @ unit(image).T
-        queries = {"direct": query, "pivot": image[cosine.argmax(axis=1)]}
-        found[f"{LANGUAGES[first]}-{LANGUAGES[second]}"] = {
-            name: [
-                float((pair_ranks(each, candidate, number, ones)[:, 0] <= k).mean())
-                for k in AT
-            ]
-            for name, each in queries.items()
-        }
-    return found
+        queries = query, image[cosine.argmax(axis=1)]
+        ranks = [pair_ranks(each, candidate, number, ones)[:, 0] for each in queries]
+        found.append(_in_top(np.stack(ranks, axis=1)))
+    return np.array(found)
 
 
 def unit(vectors: np.ndarray) -> np.ndarray:
@@ -541,8 +583,6 @@ if __name__ == "__main__":
         write_folds(*paths)
     elif command == "captions":
         write_captions(*map(Path, paths[:2]), *paths[2:])
-    elif command == "vary":
-        write_variants(*paths)
     else:
         made = {"compare": compare, "pivot": pivot}[command](*paths)
         print(json.dumps(made, indent=1))

@@ -8,7 +8,6 @@ import numpy as np
 import optax
 import pytest
 
-from experiments.studies import emoji_captions
 from research import networks, objectives
 from research.contract.batch import input_group
 from research.contract.errors import UserError
@@ -217,16 +216,3 @@ def test_ranks_of_pairs():
 def test_patches_that_do_not_fill_a_picture_are_refused():
     with pytest.raises(UserError, match=r"objective.patch=5 must divide the 12 x 12"):
         objectives.make_objective("clip", images="random", patch=5).needs(VOCAB)
-
-
-def test_a_caption_finds_its_translation_by_the_nearest_picture():
-    """It is the caption of that picture: equal pictures tell nothing of it."""
-    vectors, count = np.eye(12), len(emoji_captions.LANGUAGES)
-    text = np.repeat(vectors[:, None], count, axis=1)
-    right = {"direct": [1, 1, 1], "pivot": [1, 1, 1]}
-    assert emoji_captions.pivots(vectors, text)["de-ja"] == right
-    equal = emoji_captions.pivots(np.ones((12, 12)), text)["de-ja"]
-    assert equal == {"direct": [1, 1, 1], "pivot": [0, 0, 1]}
-    text[:, 1] += 2 * np.roll(vectors, 1, axis=0)  # nearest to another picture
-    found = emoji_captions.pivots(vectors, text)
-    assert found["de-ja"]["pivot"][0] == 0 and found["ja-en"] == right
