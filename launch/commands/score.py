@@ -231,8 +231,9 @@ def _score(scorer: Any, items: Sequence[Any]) -> list[list[Any]]:
     """The scores of the texts of each item."""
     texts = [text for item in items for text in item.texts]
     contexts = [context for item in items for context in item.contexts]
+    suffixes = [item.suffix for item in items for _ in item.texts]
     draws = [item.id for item in items for _ in item.texts]
-    scores = iter(scorer(texts, contexts, draws=draws))
+    scores = iter(scorer(texts, contexts, suffixes, draws=draws))
     return [[next(scores) for _ in item.texts] for item in items]
 
 

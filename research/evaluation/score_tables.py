@@ -35,13 +35,14 @@ ALL = "all"
 
 
 class Item(NamedTuple):
-    """An item: one or more texts to score, each after its context."""
+    """An item: one or more texts to score, each between its context and the suffix."""
 
     id: str
     group: str  # "": the items have no groups
     texts: tuple[str, ...]
     contexts: tuple[str, ...]  # one for each text; may be empty
     gold: int  # the right text; the label of acceptability; -1: none
+    suffix: str = ""  # what follows each text
 
 
 class Cell(NamedTuple):

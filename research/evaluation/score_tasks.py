@@ -30,6 +30,13 @@ def _passage(document: Document) -> Item:
     return Item(document.id, "", parts[1:], parts[:1], 0)
 
 
+def _middle(document: Document) -> Item:
+    parts = document_parts(document)
+    _check(len(parts) == 3, document, "has a prefix, a middle and a suffix")
+    prefix, middle, suffix = parts
+    return Item(document.id, "", (middle,), (prefix,), -1, suffix)
+
+
 def _sentence(document: Document) -> Item:
     label = document.label
     _check(label in (None, "0", "1"), document, "its label is neither 0 nor 1")
@@ -122,6 +129,15 @@ TASKS = {
         _passage,
         "the last word of a passage (Paperno et al. 2016)",
         {"context": "A cup of", "continuation": "tea"},
+    ),
+    "infilling": Task(
+        TEXTS,
+        ("prefix", "middle", "suffix"),
+        "",
+        _middle,
+        "the middle of a text, given what is before it and, unless the method scores "
+        "from left to right, after it",
+        {"prefix": "A cup", "middle": "of", "suffix": "tea"},
     ),
     "sentences": Task(
         TEXTS,

@@ -26,20 +26,27 @@ class Window(NamedTuple):
 
 
 def encode(
-    vocabulary: Vocabulary, text: str, context: str, separator: str
+    vocabulary: Vocabulary, text: str, context: str, separator: str, suffix: str = ""
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Tokens and flags of a context and a text, and which tokens belong to the text.
+    """Tokens and flags of a text and what is around it, and which tokens are its own.
 
-    separator: put between the two if there is no white space.
+    separator: put between context, text and suffix if there is no white space.
     """
-    if not context:
-        token, starts = vocabulary.encode(text)
-        return token, starts * np.uint8(WORD), np.full(len(token), bool(text.strip()))
-    spaced = context[-1].isspace() or text[:1].isspace()
-    begin = context if spaced else context + separator
-    token, starts = vocabulary.encode(begin + text)
-    scored = token_offsets(begin + text, vocabulary).end > len(begin)
-    return token, starts * np.uint8(WORD), scored & bool(text.strip())
+    begin = context + _between(context, text, separator)
+    end = begin + text
+    whole = end + _between(end, suffix, separator) + suffix
+    token, starts = vocabulary.encode(whole)
+    scored = np.full(len(token), bool(text.strip()))
+    if begin or suffix:
+        offsets = token_offsets(whole, vocabulary)
+        scored &= (offsets.end > len(begin)) & (offsets.begin < len(end))
+    return token, starts * np.uint8(WORD), scored
+
+
+def _between(before: str, after: str, separator: str) -> str:
+    """The separator, unless one of two texts is empty or white space is between."""
+    spaced = before[-1:].isspace() or after[:1].isspace()
+    return separator if before and after and not spaced else ""
 
 
 def num_bytes(vocabulary: Vocabulary, text: str) -> int:
@@ -57,14 +64,17 @@ def make_windows(scored: np.ndarray, room: int) -> Iterator[tuple[int, int, int]
 
     Each token is scored in one window. The first window begins with the text if its
     scored tokens fit; later ones have as much context as fits (lm-evaluation-harness,
-    utils.py, get_rolling_token_windows with the largest context).
+    utils.py, get_rolling_token_windows with the largest context). What follows the
+    scored tokens has half of the room that they leave, or what is left before them.
     """
     num_tokens, first = len(scored), int(scored.argmax())
     last = num_tokens - int(scored[::-1].argmax())
     while first < last:
-        end = min(first + room, num_tokens)
+        stop = min(first + room, last)
+        spare = room - (stop - first)
+        end = min(stop + max(spare // 2, spare - first), num_tokens)
         yield max(0, end - room), end, first
-        first = end
+        first = stop
 
 
 def raw_text(

@@ -139,14 +139,16 @@ class Scorer:
         self,
         texts: Sequence[str],
         contexts: Sequence[str] | None = None,
+        suffixes: Sequence[str] | None = None,
         *,
         separator: str = " ",
         draws: Sequence[str] | None = None,
         blank: bool = False,
     ) -> list[Score]:
-        """The score of each text, or of each text given its context.
+        """The score of each text, or of each text given its context and its suffix.
 
-        A text follows its context after the separator, unless there is white space. A
+        A text follows its context and is followed by its suffix after the separator,
+        unless there is white space; whether a suffix is read is up to the method. A
         score does not depend on the other texts. A text that is longer than a row is
         read in windows of a row's length, and each of its tokens is scored once: see
         `make_windows`.
@@ -159,16 +161,21 @@ class Scorer:
         Raises:
           UserError: a text is blank.
         """
-        contexts = [""] * len(texts) if contexts is None else contexts
+        none = [""] * len(texts)
+        contexts = none if contexts is None else contexts
+        suffixes = none if suffixes is None else suffixes
         draws = texts if draws is None else draws
         room, by_length = self.run.config.data.length - NUM_SPECIALS, {}
         num_windows = np.zeros(len(texts), np.int64)
         num_tokens = np.zeros(len(texts), np.int64)
-        for number, pair in enumerate(zip(texts, contexts, strict=True)):
-            token, flags, scored = encode(self.run.vocabulary, *pair, separator)
+        rows = zip(texts, contexts, suffixes, strict=True)
+        for number, (text, context, suffix) in enumerate(rows):
+            token, flags, scored = encode(
+                self.run.vocabulary, text, context, separator, suffix
+            )
             if not scored.any():
                 if not blank:
-                    raise UserError(f"text {number + 1} is blank: {pair[0]!r:.40}")
+                    raise UserError(f"text {number + 1} is blank: {text!r:.40}")
                 continue
             num_tokens[number] = scored.sum()
             drawn = _hash(draws[number])
@@ -242,11 +249,12 @@ def score(
     run: Any,
     texts: Sequence[str],
     contexts: Sequence[str] | None = None,
+    suffixes: Sequence[str] | None = None,
     *,
     method: str = "",
 ) -> list[Score]:
     """The scores of texts; use `Scorer` to score repeatedly without recompiling."""
-    return Scorer(run, method)(texts, contexts)
+    return Scorer(run, method)(texts, contexts, suffixes)
 
 
 def check_method(objective: Any, method: str) -> str:

@@ -3,6 +3,7 @@
 import re
 import sys
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -39,10 +40,9 @@ def make_writer(
 
     In prompts <extra_id_0>, <extra_id_1>, ... are sentinels and [MASK] or <mask> is the
     mask; new texts spell sentinels likewise. A new text that continues its prompt keeps
-    the space between them. Where masks are written in place, the new text of a prompt
-    with masks is the whole text. Of another prompt that leaves the network no positions
-    for `max_tokens` the end is read, as by lm_eval's HFLM; standard error has their
-    number.
+    the space between them. Where masks are filled, the new text of a prompt with masks
+    is the whole text. Of another prompt that leaves the network no positions for
+    `max_tokens` the end is read, as by lm_eval's HFLM; standard error has their number.
 
     Args:
       run: has an objective, network, params, vocabulary and mesh, and gives the
@@ -72,7 +72,8 @@ def make_writer(
     most = min((limit for limit in limits if limit), default=None)
 
     def is_filled(token: Sequence[int]) -> bool:
-        return objective.write_order == "masks" and vocab.mask_id in token
+        fills = objective.write_order == "masks" or objective.fills_one_mask
+        return fills and vocab.mask_id in token
 
     def prepare(prompt: str) -> tuple[list[int], int]:
         """The ids that are read of a prompt, and how many before them are not."""
@@ -108,9 +109,17 @@ def make_writer(
 
 
 def _fill(row: Sequence[int], text: Text, mask_id: int) -> Text:
-    """The text whose tokens are the row, with new ones instead of masks."""
-    new = iter(text.tokens)
-    tokens = [next(new) if token == mask_id else token for token in row]
+    """The text whose tokens are the row, with new ones instead of masks.
+
+    All new tokens stand for a single mask.
+    """
+    new, num_masks = iter(text.tokens), row.count(mask_id)
+    count = 1 if num_masks > 1 else len(text.tokens)
+    tokens = [
+        each
+        for token in row
+        for each in (islice(new, count) if token == mask_id else [token])
+    ]
     return text._replace(tokens=tokens)
 
 

@@ -142,6 +142,10 @@ class Objective(abc.ABC):
     """A function (texts, vocab) -> the rows that the network reads before the first
     token that it generates. None: the objective cannot generate text."""
 
+    fills_one_mask: ClassVar[bool] = False
+    """Whether a prompt may have one mask, and what is written after the prompt stands
+    for it."""
+
     write_order: str = "left_to_right"
     """The order in which it generates text, with samplers of this `order`
     (research/generation/samplers)."""

@@ -32,7 +32,7 @@ def test_a_tasks_example_is_read_and_needs_its_columns(name, tmp_path):
     (item,), _ = read_items(name, write(tmp_path, row))
     values = [v for value in row.values() for v in np.ravel(value).tolist()]
     assert item.texts and len(item.texts) == len(item.contexts)
-    assert {*item.texts, *item.contexts} <= {"", *values}
+    assert {*item.texts, *item.contexts, item.suffix} <= {"", *values}
     assert item.gold in range(-1, len(item.texts))
     for column in {*TASKS[name].fields, *filter(None, [TASKS[name].label])}:
         rest = {key: value for key, value in row.items() if key != column}
@@ -54,7 +54,10 @@ def test_items_are_read(tmp_path):
     (word,), _ = read_items(
         "lambada", write(tmp_path, {"context": "a b", "continuation": "c"})
     )
-    assert word[2:] == (("c",), ("a b",), 0)
+    assert word[2:] == (("c",), ("a b",), 0, "")
+    cup = {"prefix": "a", "middle": "b c", "suffix": "d"}
+    (middle,), _ = read_items("infilling", write(tmp_path, cup))
+    assert middle[2:] == (("b c",), ("a",), -1, "d")
     rows = {"text": "Good."}, {"text": "Bad the."}
     items, _ = read_items("sentences", write(tmp_path, *rows))
     assert [(i.texts, i.gold) for i in items] == [(("Good.",), -1), (("Bad the.",), -1)]

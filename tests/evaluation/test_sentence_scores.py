@@ -10,7 +10,7 @@ import pytest
 from research import networks, objectives
 from research.contract.errors import UserError
 from research.evaluation import sentence_scores
-from research.evaluation.score_windows import num_bytes
+from research.evaluation.score_windows import make_windows, num_bytes
 from research.evaluation.sentence_scores import Scorer, score
 from research.objectives.combined.wrapped import Wrapped
 from research.objectives.noise.scoring import ScoreRows
@@ -123,6 +123,17 @@ def test_a_long_text_is_read_in_windows_and_each_token_scored_once(monkeypatch):
             expected -= log_likelihood(state[begin:first])
     assert found.log_prob == pytest.approx(expected, **CLOSE)
     assert (found.num_tokens, found.num_windows) == (11, 3)
+
+
+def test_a_window_has_as_much_before_the_middle_as_after_it():
+    def windows(before, own, after, room):
+        return [*make_windows(np.repeat([0, 1, 0], [before, own, after]) > 0, room)]
+
+    assert windows(3, 2, 4, 9) == [(0, 9, 3)]  # the whole text
+    assert windows(10, 2, 10, 6) == [(8, 14, 10)]
+    assert windows(1, 2, 10, 6) == [(0, 6, 1)]  # what is left before it is after it
+    assert windows(10, 2, 1, 6) == [(7, 13, 10)]
+    assert windows(4, 8, 4, 6) == [(4, 10, 4), (8, 14, 10)]
 
 
 SMALL = vocab(size=64)

@@ -100,6 +100,22 @@ def test_a_prompt_is_that_of_lm():
     np.testing.assert_array_equal(ours.group["token"], theirs.group["token"])
 
 
+@pytest.mark.parametrize("spm_rate", [0.0, 1.0])
+def test_a_prompt_with_a_mask_is_a_row_without_its_middle(spm_rate):
+    example = texts(LENGTH, [LENGTH - 2] * ROWS, VOCAB)
+    batch = corrupt(example, 1.0, spm_rate=spm_rate)
+    fim = objectives.make_objective("fim", spm_rate=spm_rate)
+    suffix_first = batch["target"][:, 0] == SECOND  # or the prefix is empty
+    for row in np.flatnonzero(suffix_first == (spm_rate == 1)):
+        prefix, middle, suffix = parts_of(batch["target"][row].tolist())
+        prompt = fim.prompt([[*prefix, VOCAB.mask_id, *suffix]], VOCAB)
+        size = min(LENGTH, LENGTH + 1 - len(middle))
+        for name, array in prompt.group.items():
+            np.testing.assert_array_equal(array[0, :size], batch[name][row, :size])
+    with pytest.raises(UserError, match="fills one mask of a prompt, not 2"):
+        fim.prompt([[VOCAB.mask_id] * 2], VOCAB)
+
+
 def test_suffixes_come_first_at_their_rate_and_documents_are_cut_alone():
     """Two documents a row: each begins with the first sentinel, the first as bos."""
     example = texts(LENGTH, [LENGTH - 2] * 400, VOCAB)

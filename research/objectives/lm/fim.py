@@ -22,14 +22,20 @@ from research import networks, objectives
 from research.contract.batch import WORD, ArraySpec, Batch, Example, Pieces, VocabInfo
 from research.contract.errors import UserError
 from research.contract.fields import choice, fraction
+from research.contract.scores import LIKELIHOOD
 from research.data import counter_rng
 from research.data.rows import TextSpec
-from research.objectives.layout.prompt import Prompt
+from research.objectives.layout import input_format
+from research.objectives.layout.prompt import Prompt, pad_rows
 from research.objectives.lm import lm
 from research.objectives.losses.cross_entropy import Term, masked_cross_entropy
+from research.objectives.noise.scoring import ScoreRows
 
 NUM_SENTINELS = 3
 """The first sentinels precede prefix, suffix and middle."""
+
+INFILL = "infill"
+"""The score of a text, or the scored part of it, as the middle of what is read."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +56,8 @@ class Objective(objectives.Objective):
     pattern = "causal"
     reads_separators = True
     token_terms = ("fim",)
-    score_methods: ClassVar = lm.Objective.score_methods
-    score_rows: ClassVar = lm.Objective().score_rows  # texts are not rearranged
+    score_methods: ClassVar = lm.Objective.score_methods | {INFILL: LIKELIHOOD}
+    fills_one_mask = True
     min_length = 3  # three sentinels, by which a token is the target of the third
 
     def text_spec(self, length: int) -> TextSpec:
@@ -70,11 +76,10 @@ class Objective(objectives.Objective):
         cuts = counter_rng.uniform(key, "cuts", 2 * most).reshape(len(key), most, 2)
         moved = counter_rng.uniform(key, "moved", most) < self.rate
         suffix_first = counter_rng.uniform(key, "order", most) < self.spm_rate
-        token = np.full((len(key), length), vocab.pad_id, np.int32)
-        size = np.zeros(len(key), np.int32)
+        rearranged = []
         for row, ranges in enumerate(texts):
             read, done = example.token[row], 0
-            parts = []
+            parts: list[np.ndarray] = []
             for number, (begin, end) in enumerate(ranges):
                 parts.append(read[done:begin])
                 done = end
@@ -96,16 +101,13 @@ class Objective(objectives.Objective):
                     parts.append(first)
                 parts += others
             parts.append(read[done : example.length[row]])
-            joined = np.concatenate(parts)[: min(example.length[row] + 2, length)]
-            token[row, : len(joined)], size[row] = joined, len(joined)
-        text = example._replace(token=token, flags=np.zeros(token.shape, np.uint8))
-        batch = lm.Objective().corrupt(text._replace(length=size), key, vocab, length)
-        sentinels = vocab.sentinel_ids[:NUM_SENTINELS]
-        for row, ranges in enumerate(texts):
-            if ranges and ranges[0][0] == 0 and moved[row, 0]:
-                batch["token"][row, 0] = sentinels[0]
-        is_text = ~np.isin(batch["target"], sentinels)
-        return batch | {"weight": batch["weight"] * is_text}
+            most_read = min(example.length[row] + 2, length)
+            rearranged.append(np.concatenate(parts)[:most_read])
+        begins_moved = [
+            bool(ranges and ranges[0][0] == 0 and moved[row, 0])
+            for row, ranges in enumerate(texts)
+        ]
+        return _batch(example, rearranged, begins_moved, vocab, length)
 
     def _texts(
         self, token: np.ndarray, length: int, vocab: VocabInfo
@@ -142,9 +144,66 @@ class Objective(objectives.Objective):
             )
         return _cut_characters(token, starts_word, draws, vocab.pieces)
 
+    def score_rows(
+        self,
+        example: Example,
+        scored: np.ndarray,
+        vocab: VocabInfo,
+        length: int,
+        method: str,
+    ) -> ScoreRows:
+        """One row per text: as `lm` reads it, or its scored tokens last ("infill").
+
+        What is before and after the scored tokens is then read first, in the order of
+        `spm_rate`.
+        """
+        if method != INFILL:
+            return lm.Objective().score_rows(example, scored, vocab, length, method)
+        rows, weight = [], np.zeros((len(scored), length), np.float32)
+        for number, is_scored in enumerate(scored):
+            own = np.flatnonzero(is_scored)
+            first, end = own[0], own[-1] + 1
+            text = example.token[number, : example.length[number]]
+            rows.append(self._around(*np.split(text, [first, end]), vocab)[1:])
+            size = len(rows[-1])
+            weight[number, size - (end - first) : size] = is_scored[first:end]
+        batch = _batch(example, rows, [True] * len(rows), vocab, length)
+        batch["weight"] *= weight
+        return ScoreRows(np.arange(len(rows)), batch)
+
     def prompt(self, texts: Sequence[Sequence[int]], vocab: VocabInfo) -> Prompt:
-        """The prompt of `lm`: the text is not rearranged."""
-        return lm.Objective().prompt(texts, vocab)
+        """Texts as `lm` reads them; the parts around a mask, with the middle to follow.
+
+        Raises:
+          UserError: a text has more than one mask.
+        """
+        rows = []
+        for text in texts:
+            row = np.asarray(text, np.int64)
+            masks = np.flatnonzero(row == vocab.mask_id)
+            if len(masks) > 1:
+                raise UserError(
+                    f"objective fim fills one mask of a prompt, not {len(masks)}"
+                )
+            if len(masks):
+                prefix, suffix = np.split(row, masks)
+                row = self._around(prefix, row[:0], suffix[1:], vocab)
+            else:
+                row = np.append(vocab.bos_id, row)
+            rows.append(row)
+        return Prompt(input_format.causal_input(*pad_rows(rows, vocab.pad_id)))
+
+    def _around(
+        self,
+        prefix: np.ndarray,
+        middle: np.ndarray,
+        suffix: np.ndarray,
+        vocab: VocabInfo,
+    ) -> np.ndarray:
+        """The row of a text that is filled in: its suffix is first if it always was."""
+        suffix_first = self.spm_rate == 1
+        parts = _rearranged(prefix, middle, suffix, vocab, suffix_first=suffix_first)
+        return np.concatenate(parts)
 
     def num_sentinels(self, length: int) -> int:
         return NUM_SENTINELS
@@ -164,6 +223,33 @@ class Objective(objectives.Objective):
         """Terms: fim, and accuracy (not differentiated)."""
         readout = net.readout(net.states(batch))
         return masked_cross_entropy("fim", readout, batch), ()
+
+
+def _batch(
+    example: Example,
+    rows: Sequence[np.ndarray],
+    begins_moved: Sequence[bool],
+    vocab: VocabInfo,
+    length: int,
+) -> dict[str, np.ndarray]:
+    """The arrays of rows of tokens; sentinels have no weight.
+
+    Args:
+      begins_moved: whether a row's first text is rearranged: its first sentinel, which
+        the row does not have, takes the place of bos.
+    """
+    token = np.full((len(rows), length), vocab.pad_id, np.int32)
+    for array, row in zip(token, rows, strict=True):
+        array[: len(row)] = row
+    size = np.array([len(row) for row in rows], np.int32)
+    flags = np.zeros(token.shape, np.uint8)
+    text = example._replace(token=token, flags=flags, length=size)
+    key = np.zeros(len(rows), np.uint64)  # nothing is drawn
+    batch = lm.Objective().corrupt(text, key, vocab, length)
+    sentinels = vocab.sentinel_ids[:NUM_SENTINELS]
+    batch["token"][np.flatnonzero(begins_moved), 0] = sentinels[0]
+    is_text = ~np.isin(batch["target"], sentinels)
+    return batch | {"weight": batch["weight"] * is_text}
 
 
 def _rearranged(

@@ -105,7 +105,8 @@ class Completer:
         self._method = method or _best_method(self._run.objective)
         sampler = make_sampler(method=_checked(self._method))
         self._objective = find_writer(self._run.objective, sampler)
-        self._fills_masks = sampler.order == "masks"
+        fills_one = self._objective.fills_one_mask
+        self._fills_masks = fills_one or sampler.order == "masks"
         prompt = [self._ordinary]
         layout = self._objective.prompt([prompt], self._vocabulary.vocab)
         if layout.encoder is not None or layout.appended == "mask":
@@ -194,7 +195,7 @@ class Completer:
         if self._fills_masks and self._vocabulary.vocab.mask_id in token:
             raise UserError(
                 "a prompt must have no masks, since they would be filled instead of "
-                "continued; palimpsest fill fills masks"
+                "continued; palimpsest generate fills masks"
             )
         layout = self._objective.prompt([token], self._vocabulary.vocab)
         length = layout.group["token"].shape[1]

@@ -404,30 +404,36 @@ class LanguageModel:
         texts: Sequence[str],
         contexts: Sequence[str] | None = None,
         method: str = "",
+        *,
+        suffixes: Sequence[str] | None = None,
     ) -> list[Score]:
         """The objective's own score of each text, given its context if there is one.
 
         For a causal model it is log p(text): see `sentence_scores.Scorer`.
 
         Args:
+          suffixes: what follows each text, for methods that read it.
           method: one of the objective's `score_methods`; "": its first.
 
         Raises:
           UserError: the objective does not score texts, or not by this method; a text
             is blank; the model has no readout; `texts` is not a list of texts, or
-            `contexts` not one of the same length.
+            `contexts` or `suffixes` not one of the same length.
         """
         texts = as_texts("texts", texts)
-        if contexts is not None:
-            contexts = as_texts("contexts", contexts)
-            if len(contexts) != len(texts):
+        around: dict[str, Any] = {"contexts": contexts, "suffixes": suffixes}
+        for name, given in around.items():
+            if given is None:
+                continue
+            around[name] = as_texts(name, given)
+            if len(around[name]) != len(texts):
                 raise UserError(
-                    f"contexts: {len(contexts)} for {len(texts)} texts; give one for "
+                    f"{name}: {len(around[name])} for {len(texts)} texts; give one for "
                     "each"
                 )
         self.check_readout()
         scorer = self._kept(("score", method), lambda: Scorer(self.run, method))
-        return scorer(texts, contexts)
+        return scorer(texts, **around)
 
     def generate(self, prompts: Sequence[str], **options: Any) -> list[list[NewText]]:
         """New texts for each prompt: one, or with beam search several, best first.

@@ -187,23 +187,26 @@ def test_scores_of_another_step_are_none_of_the_last_one(folder, tmp_path, capsy
 
 
 @pytest.mark.parametrize(
-    ("context", "text", "separator", "scored"),
+    ("context", "text", "separator", "suffix", "scored"),
     [
-        ("", "the old stone", " ", "the old stone"),
-        ("the old", "stone", " ", "stone"),
-        ("the old", " stone", "", "stone"),
-        ("the old ", "stone sees", " ", "stone sees"),
-        ("the old\n", "a river", " ", "a river"),
+        ("", "the old stone", " ", "", "the old stone"),
+        ("the old", "stone", " ", "", "stone"),
+        ("the old", " stone", "", "", "stone"),
+        ("the old ", "stone sees", " ", "", "stone sees"),
+        ("the old\n", "a river", " ", "", "a river"),
+        ("the", "old", " ", "stone sees", "old"),
+        ("", "the old", " ", "stone", "the old"),
     ],
 )
-def test_the_tokens_of_a_text_behind_its_context(
-    folder, context, text, separator, scored
+def test_the_tokens_of_a_text_between_context_and_suffix(
+    folder, context, text, separator, suffix, scored
 ):
     vocabulary = load_vocabulary(folder / "run", 0)
-    token, flags, own = encode(vocabulary, text, context, separator)
+    token, flags, own = encode(vocabulary, text, context, separator, suffix)
     assert vocabulary.decode(token[own]) == scored
-    assert vocabulary.decode(token).split() == [*context.split(), *text.split()]
-    assert own[-1] and (flags > 0).sum() >= len(context.split() + text.split())
+    words = f"{context} {text} {suffix}".split()
+    assert vocabulary.decode(token).split() == words
+    assert own[-1] == (not suffix) and (flags > 0).sum() >= len(words)
 
 
 @pytest.mark.parametrize(

@@ -146,6 +146,17 @@ def test_one_stack_reads_the_rest_and_then_writes_what_is_hidden(layout, target,
     assert read(made.arrays, 0, "") == [PAD, *joined[:-1]]
 
 
+@pytest.mark.parametrize("spm_rate", [0.5, 1.0])
+def test_fim_reads_the_rest_before_what_is_scored(spm_rate, text):
+    made = rows("fim", text, "infill", spm_rate=spm_rate)
+    example, _ = text
+    a, hidden, b = np.split(example.token[0, :6], [1, 5])
+    one, two, three = VOCAB.sentinel_ids[:3]
+    before = [one, *a, two, *b, three] if spm_rate < 1 else [one, two, *b, three, *a]
+    assert read(made.arrays, 0, "") == [*before, *hidden[:-1]]
+    assert scored_targets(made) == [hidden.tolist(), example.token[1, :3].tolist()]
+
+
 def test_orders_of_plm_are_those_of_all_texts_and_context_precedes(text):
     made = rows("plm", text, "random_orders", format="pair", mem_len=4)
     num_orders = len(made.text) // 2
