@@ -164,7 +164,8 @@ class Objective(objectives.Objective):
             own = np.flatnonzero(is_scored)
             first, end = own[0], own[-1] + 1
             text = example.token[number, : example.length[number]]
-            rows.append(self._around(*np.split(text, [first, end]), vocab)[1:])
+            prefix, middle, suffix = np.split(text, [first, end])
+            rows.append(self._around(prefix, middle, suffix, vocab)[1:])
             size = len(rows[-1])
             weight[number, size - (end - first) : size] = is_scored[first:end]
         batch = _batch(example, rows, [True] * len(rows), vocab, length)
@@ -190,7 +191,7 @@ class Objective(objectives.Objective):
                 row = self._around(prefix, row[:0], suffix[1:], vocab)
             else:
                 row = np.append(vocab.bos_id, row)
-            rows.append(row)
+            rows.append(row.tolist())
         return Prompt(input_format.causal_input(*pad_rows(rows, vocab.pad_id)))
 
     def _around(
