@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from research.contract.batch import INTERVAL_ARRAYS, WORD, Lexicon, VocabInfo
+from research.contract.batch import WORD, Lexicon, VocabInfo
 from research.data.read import lexicon as lexicons
 from research.data.tokenize.vocabulary import Vocabulary
 from research.objectives.layout.row_notes import RowNotes
@@ -65,6 +65,34 @@ def make_branches(
     return Branches(heads, token.astype(np.int32), size)
 
 
+class PlacedBranches(NamedTuple):
+    """The branches of rows, in the order of the rows and of their words: arrays [N]."""
+
+    row: np.ndarray
+    item: np.ndarray  # the word with this branch, numbered across rows
+    head: np.ndarray  # the head of its triple
+    nth: np.ndarray  # which of the head's branches it is
+    first: np.ndarray  # the first column of its word
+    last: np.ndarray  # the last column of its word
+    size: np.ndarray  # its number of tokens
+    end: np.ndarray  # of it and those before it in its row
+    word: np.ndarray  # the rank of its word: words with branches count from 1 in a row
+    rank: np.ndarray  # its own rank: branches count on after the words
+    num_words: np.ndarray  # [B] words with branches
+
+    def columns(self, trunk: int) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
+        """The branch of each token of branches, and the token's row and column."""
+        branch, offset = _each(self.size)
+        begin = trunk + self.end - self.size
+        return branch, (self.row[branch], begin[branch] + offset)
+
+
+def _each(size: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Of groups of `size` [N] members: the group of each, and its number there."""
+    group = np.repeat(np.arange(len(size)), size)
+    return group, np.arange(len(group)) - np.searchsorted(group, group)
+
+
 def grow(
     group: dict[str, np.ndarray],
     branches: Branches,
@@ -91,86 +119,117 @@ def grow(
         those of the next words; flat: as if each word's branches followed it in the
         row.
     """
-    token, trunk = group["token"], group["token"].shape[1]
-    starts = vocab.starts_word
-    is_start = np.ones_like(token, bool) if starts is None else starts[token]
-    is_start |= vocab.is_special[token]
-    num_tokens = np.max(np.where(group["segment"] > 0, 1 + np.arange(trunk), 0), axis=1)
-    entry = lexicons.match(
-        token,
-        np.where(is_start, WORD, 0).astype(np.uint8),
-        num_tokens,
-        branches.heads,
-        eos_id=vocab.eos_id,
-    )
-    row, column = np.nonzero(entry >= 0)
-    head = entry[row, column]
-    # One item for each branch, in the order of the row.
-    item, nth = np.nonzero(branches.size[head] > 0)
-    row, column, head = row[item], column[item], head[item]
-    size = branches.size[head, nth].astype(np.int64)
-    end = np.cumsum(size)
-    first = np.searchsorted(row, row)
-    end -= (end - size)[first]  # counted from the row's first branch
-    fits = end <= length - trunk
-    item, row, column, head, nth, size, end = (
-        each[fits] for each in (item, row, column, head, nth, size, end)
-    )
-    last = column + branches.heads.size[head] - 1
-
-    # Words with branches are numbered from 1 in each row, and branches after them.
-    first = np.searchsorted(row, row)
-    new_word = np.append(True, np.diff(item) > 0)[: len(item)]
-    word = np.cumsum(new_word) - (np.cumsum(new_word) - new_word)[first]
-    num_words = np.zeros(len(token), np.int64)
-    np.maximum.at(num_words, row, word)
-    rank = num_words[row] + np.arange(len(row)) - first + 1
-
+    trunk = group["token"].shape[1]
+    placed = _place(group, branches, vocab, length - trunk)
     grown = {
         name: np.pad(array, ((0, 0), (0, length - trunk)))
         for name, array in group.items()
     }
     grown["token"][:, trunk:] = vocab.pad_id
-    low, low2, reach2 = (np.zeros_like(grown["rank"]) for _ in INTERVAL_ARRAYS)
-    in_trunk = grown["segment"] > 0
-    grown["reach"] = np.where(in_trunk, num_words[:, None], 0)
-    reach2 -= 1  # nothing, where a token has no branch
-    reach2[~in_trunk], low2[in_trunk] = 0, 1 << 20
-    # Tokens of words: their ranks, and those of their branches.
-    at = np.repeat(np.arange(len(item)), branches.heads.size[head])
-    offset = np.arange(len(at)) - np.searchsorted(at, at)
-    where = row[at], column[at] + offset
-    grown["rank"][where] = word[at]
-    np.minimum.at(low2, where, rank[at])
-    np.maximum.at(reach2, where, rank[at])
-    # Tokens of branches.
-    at = np.repeat(np.arange(len(item)), size)
-    offset = np.arange(len(at)) - np.searchsorted(at, at)
-    where = row[at], trunk + end[at] - size[at] + offset
-    of_word = row[at], last[at]
-    grown["token"][where] = branches.token[head[at], nth[at], offset]
-    grown["segment"][where] = group["segment"][of_word]
-    grown["token_type"][where] = group["token_type"][of_word]
+    branch, where = placed.columns(trunk)
+    _, offset = _each(placed.size)
+    of_word = placed.row[branch], placed.last[branch]
+    of_triple = placed.head[branch], placed.nth[branch], offset
+    grown["token"][where] = branches.token[of_triple]
+    for name in ("segment", "token_type"):
+        grown[name][where] = group[name][of_word]
     grown["position"][where] = group["position"][of_word] + 1 + offset
-    grown["rank"][where] = low[where] = grown["reach"][where] = rank[at]
-    low2[where] = reach2[where] = word[at]
     if positions == "flat":
-        inserted = np.zeros((len(token), trunk + 1), np.int64)
-        np.add.at(inserted, (row, last + 1), size)
-        before = np.cumsum(inserted, axis=1)
-        grown["position"][:, :trunk] += before[:, :-1] * (group["segment"] > 0)
-        # of the branches of this word those before this one, and those of other words
-        first_of_word = np.searchsorted(item, item)
-        own = end - size - (end - size)[first_of_word]
-        grown["position"][where] += (before[row, last] + own)[at].astype(np.int32)
+        of_trunk, of_branches = _inserted(placed, trunk)
+        grown["position"][:, :trunk] += of_trunk * (group["segment"] > 0)
+        grown["position"][where] += of_branches[branch]
+    used = grown["segment"] > 0
     if visible == "all":
-        here = grown["segment"] > 0
-        grown["rank"] = np.zeros_like(grown["rank"])
-        grown["reach"] = np.zeros_like(grown["rank"])
-        low, reach2 = 0 * low, np.where(here, -1, 0)
-        low2 = np.where(here, 1 << 20, 0)
-    found = grown | dict(zip(INTERVAL_ARRAYS, (low, low2, reach2), strict=True))
-    return {name: array.astype(np.int32) for name, array in found.items()}
+        low2, reach2 = _no_second_interval(used)
+        none = np.zeros(used.shape, np.int64)
+        seen = dict.fromkeys(("rank", "reach", "low"), none)
+        seen |= {"low2": low2, "reach2": reach2}
+    else:
+        seen = _tree_arrays(used, branches, placed, trunk)
+    return {name: array.astype(np.int32) for name, array in (grown | seen).items()}
+
+
+def _place(
+    group: Mapping[str, np.ndarray], branches: Branches, vocab: VocabInfo, room: int
+) -> PlacedBranches:
+    """The branches of the words of rows that fit in `room` more columns."""
+    token, starts = group["token"], vocab.starts_word
+    is_start = np.ones_like(token, bool) if starts is None else starts[token]
+    is_start |= vocab.is_special[token]
+    columns = 1 + np.arange(token.shape[1])
+    num_tokens = np.max(np.where(group["segment"] > 0, columns, 0), axis=1)
+    flags = np.where(is_start, WORD, 0).astype(np.uint8)
+    entry = lexicons.match(
+        token, flags, num_tokens, branches.heads, eos_id=vocab.eos_id
+    )
+    row, column = np.nonzero(entry >= 0)
+    head = entry[row, column]
+    item, nth = np.nonzero(branches.size[head] > 0)
+    row, column, head = row[item], column[item], head[item]
+    size = branches.size[head, nth].astype(np.int64)
+    end = np.cumsum(size)
+    end -= (end - size)[np.searchsorted(row, row)]
+    fits = end <= room
+    item, row, column, head, nth, size, end = (
+        each[fits] for each in (item, row, column, head, nth, size, end)
+    )
+    first = np.searchsorted(row, row)  # the row's first branch
+    count = np.cumsum(np.append(True, np.diff(item) > 0)[: len(item)])
+    word = count - count[first] + 1
+    num_words = np.zeros(len(token), np.int64)
+    np.maximum.at(num_words, row, word)
+    return PlacedBranches(
+        row=row,
+        item=item,
+        head=head,
+        nth=nth,
+        first=column,
+        last=column + branches.heads.size[head] - 1,
+        size=size,
+        end=end,
+        word=word,
+        rank=num_words[row] + np.arange(len(row)) - first + 1,
+        num_words=num_words,
+    )
+
+
+def _inserted(placed: PlacedBranches, trunk: int) -> tuple[np.ndarray, np.ndarray]:
+    """How many tokens of branches flat positions count before others.
+
+    Returns:
+      [B, trunk] before each token of the trunk, and [N] int32 before each branch.
+    """
+    inserted = np.zeros((len(placed.num_words), trunk + 1), np.int64)
+    np.add.at(inserted, (placed.row, placed.last + 1), placed.size)
+    before = np.cumsum(inserted, axis=1)
+    begin = placed.end - placed.size
+    of_word = begin - begin[np.searchsorted(placed.item, placed.item)]
+    of_branches = before[placed.row, placed.last] + of_word
+    return before[:, :-1], of_branches.astype(np.int32)
+
+
+def _tree_arrays(
+    used: np.ndarray, branches: Branches, placed: PlacedBranches, trunk: int
+) -> dict[str, np.ndarray]:
+    """Rank, reach and INTERVAL_ARRAYS [B, L]; `used` [B, L] says what is no padding."""
+    in_trunk = used & (np.arange(used.shape[1]) < trunk)
+    rank, low = np.zeros(used.shape, np.int64), np.zeros(used.shape, np.int64)
+    reach = np.where(in_trunk, placed.num_words[:, None], 0)
+    low2, reach2 = _no_second_interval(in_trunk)
+    branch, offset = _each(branches.heads.size[placed.head])
+    where = placed.row[branch], placed.first[branch] + offset
+    rank[where] = placed.word[branch]
+    np.minimum.at(low2, where, placed.rank[branch])
+    np.maximum.at(reach2, where, placed.rank[branch])
+    branch, where = placed.columns(trunk)
+    rank[where] = low[where] = reach[where] = placed.rank[branch]
+    low2[where] = reach2[where] = placed.word[branch]
+    return {"rank": rank, "reach": reach, "low": low, "low2": low2, "reach2": reach2}
+
+
+def _no_second_interval(used: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """low2 and reach2 of tokens [B, L] that attend to one interval."""
+    return np.where(used, 1 << 20, 0), np.where(used, -1, 0)
 
 
 def read_tree(
