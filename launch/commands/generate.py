@@ -1,12 +1,12 @@
 r"""Writes text: `palimpsest generate --workdir=R "The old river"`.
 
 R is a run, whose newest or best checkpoint (or that of --step=N) is read, or hf:DIR, a
-model in Hugging Face's layout. Causal models (lm, fim, plm) continue a prompt; for an
-encoder-decoder (dae, bart) it is the encoder's text, for unilm the source. The decoder
-of mass writes the masked tokens of a prompt, or a whole text if it has no masks. For
-joint and mix one part writes: --method=PART.beam, or --method=beam if only one can.
-Masked models (mlm, masked_diffusion) fill in the masks of a prompt, or masks appended
-to a prompt without any, with a --method that writes masks.
+model in Hugging Face's layout. Causal models continue a prompt; for an encoder-decoder
+it is the encoder's text, for a prefix LM of pairs the source. A decoder of masked spans
+writes the masked tokens of a prompt, or a whole text if it has no masks. Of an
+objective of several parts one writes: --method=PART.beam, or --method=beam if only one
+can. Masked models fill in the masks of a prompt, or masks appended to a prompt without
+any, with a --method that writes masks.
 
 Prompts are the texts after the flags, or the lines of --texts=F (or the `text` of each
 line of a .jsonl), or of standard input. <extra_id_0>, ... are sentinels, [MASK] or
@@ -147,7 +147,7 @@ def parser() -> cli.Parser:
     )
     methods = samplers.FOLDER.names()
     lines = [f"{name}, {line}" for name, line in samplers.FOLDER.lines().items()]
-    text = "; ".join([*lines, "of joint and mix PART.METHOD (greedy)"])
+    text = "; ".join([*lines, "of several parts PART.METHOD (greedy)"])
     parser.add_argument("--method", help=text)
     for name, fields in _flags().items():
         words: dict[str, list[str]] = {}

@@ -1,13 +1,13 @@
 """Scores texts: `palimpsest score --workdir=D --task=blimp --data=FILES`.
 
-The score of a text is minus the loss of the run's objective: log p(text) for lm, fim
-and plm; a pseudo-log-likelihood for mlm and others that mask tokens (each token is
-masked in turn, or each with the later ones of its word) and for dae, bart and mass
-(each word is masked in turn and written by the decoder); for masked_diffusion a lower
-bound of log p(text) from 128 draws of masks, with its standard error; for electra the
-sum of log P(original), minus its discriminator's energy. For joint and mix it is the
-score of a part: --method=PART.METHOD. A text for tlm is in its first language, or in
-that of --config.objective.languages.
+The score of a text is minus the loss of the run's objective: log p(text) of a causal or
+permuted model; a pseudo-log-likelihood where tokens are masked (each in turn, or each
+with the later ones of its word) or an encoder-decoder fills in words (each is masked in
+turn and written by the decoder); by diffusion a lower bound of log p(text) from 128
+draws of masks, with its standard error; of a discriminator the sum of log P(original),
+minus its energy. An objective of several parts has the scores of each:
+--method=PART.METHOD. Texts are in the first of the run's objective.languages, if any,
+or in that of --config.objective.languages.
 
 --task=retrieval ranks captions and pictures by their vectors (a run of clip) or by the
 probability that they match (image_text; one forward pass per pair). The table --data=T

@@ -105,6 +105,10 @@ class Objective(abc.ABC):
     """Whether the loss has a term of every token of a row, so that a row may have no
     tokens beside its text's, as branches of words are (`knowledge.kbert`)."""
 
+    pretrains_entities: ClassVar[bool] = False
+    """Whether texts with linked entities also pretrain these (`knowledge.ernie_thu`,
+    `knowledge.knowbert`): rows have `scored`, and its loss reads one stack."""
+
     takes_mask_rate: ClassVar[bool] = False
     """Whether its own field `rate`, not that of a part, is the fraction of masked
     tokens, as BERT's, so that a sweep's scale may set it."""
@@ -123,6 +127,10 @@ class Objective(abc.ABC):
 
     written_format: ClassVar[str] = "bart"
     """The same for tasks whose output is text (`tasks.sequence_to_sequence`)."""
+
+    huggingface_class: ClassVar[str] = ""
+    """How names of Hugging Face's classes with its head end, as "ForMultipleChoice";
+    "": there is none."""
 
     head_weights: ClassVar[Mapping[str, str]] = types.MappingProxyType({})
     """Heads that classify positions -> the batch's array with their weights; other

@@ -82,7 +82,7 @@ def corrupt(name: str, random_fraction: float, **fields) -> tuple[float, np.ndar
     """Of texts with separators: the fraction of targets, and [B, L] bool: the tokens,
     that are special where none becomes a mask."""
     fields |= NOISE | {"random_fraction": random_fraction}
-    fields |= IMAGES if name == "image_text" else {}
+    fields |= IMAGES if "images" in CLASSES[name].__dataclass_fields__ else {}
     objective = objectives.make_objective(name, **fields)
     example = make_example(objective, LENGTH, [99] * 200, separators=0.1)
     batch = objective.corrupt(example, keys(200), VOCAB, LENGTH)

@@ -27,15 +27,6 @@ DISCRIMINATOR, GENERATOR = "discriminator", "generator"
 """ELECTRA's networks: parts of our parameters, and folders in a folder of both."""
 
 
-CLASSES = {
-    "ForSequenceClassification": "sequence_classification",
-    "ForTokenClassification": "token_classification",
-    "ForQuestionAnswering": "question_answering",
-    "ForMultipleChoice": "multiple_choice",
-}
-"""End of a class's name -> the objective that has its head."""
-
-
 class Model(NamedTuple):
     """A model that was opened."""
 
@@ -259,11 +250,14 @@ def config_overrides(source: str, objective: str) -> dict[str, Any]:
 
 def task_of(model: Model) -> str:
     """The objective of the task of a model's class; "" of one without such a head."""
-    names = class_names(model.config)
-    return next(
-        (CLASSES[end] for end in CLASSES if any(name.endswith(end) for name in names)),
-        "",
-    )
+    each = (name for name in objectives.names() if _has_head(model, name))
+    return next(each, "")
+
+
+def _has_head(model: Model, objective: str) -> bool:
+    """Whether a model's class has the head of an objective."""
+    end = objectives.objective_class(objective).huggingface_class
+    return any(end and name.endswith(end) for name in class_names(model.config))
 
 
 def head_keys(model: Model, objective: str) -> dict[str, str]:
@@ -272,9 +266,7 @@ def head_keys(model: Model, objective: str) -> dict[str, str]:
     Raises:
       UserError: no key means that.
     """
-    ends = tuple(end for end, name in CLASSES.items() if name == objective)
-    is_own = any(name.endswith(ends) for name in class_names(model.config) if ends)
-    if len(model.family.pools) == 1 or not is_own:
+    if len(model.family.pools) == 1 or not _has_head(model, objective):
         return {}
     found, pool = {"objective.head": model.family.head_activation}, "token"
     if model.config.get("classifier_pooling", "cls") == "mean":

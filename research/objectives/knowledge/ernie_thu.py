@@ -41,8 +41,8 @@ class Objective(wrapped.Wrapped):
     """The base objective, whose network reads the vectors of linked entities.
 
     The first token of a mention also reads the vector of its most likely entity. In
-    pretraining (base_objective mlm) the states at these tokens predict the entity
-    (denoising entity auto-encoder): a fraction `random_rate` of the mentions has
+    pretraining (a masked LM) the states at these tokens predict the entity (denoising
+    entity auto-encoder): a fraction `random_rate` of the mentions has
     another entity in the input, `drop_rate` none, and all are scored, among the
     entities of the text and none.
 
@@ -74,7 +74,7 @@ class Objective(wrapped.Wrapped):
 
     @property
     def pretrains(self) -> bool:
-        return self.base_objective == "mlm" and self.coef > 0
+        return self._base.pretrains_entities and self.coef > 0
 
     @property
     def supports_accumulation(self) -> bool:

@@ -37,7 +37,7 @@ from research.objectives.losses.cross_entropy import Term, with_accuracy
 class Objective(wrapped.Wrapped):
     """The base objective, whose network reads the candidates of mentions.
 
-    With base_objective mlm the linker learns from the texts' links: the first candidate
+    With a masked LM the linker learns from the texts' links: the first candidate
     of a mention's name is taken as right (Peters et al. 2019 use the links of AIDA and
     the WordNet links of SemCor). Masked text is also hidden from the linker: a mention
     with a masked token has a single candidate, the mask, with probability .8; its own
@@ -73,7 +73,7 @@ class Objective(wrapped.Wrapped):
     @property
     def links(self) -> bool:
         """Whether the linker learns: it does if the base objective hides text."""
-        return self.base_objective == "mlm" and self.link_coef > 0
+        return self._base.pretrains_entities and self.link_coef > 0
 
     @property
     def min_length(self) -> int:
@@ -104,7 +104,7 @@ class Objective(wrapped.Wrapped):
         count = self.num_mentions(length)
         found = entities.find_mentions(example, batch, vocab, self, count)
         name = found.name
-        if self.base_objective == "mlm":
+        if self._base.pretrains_entities:
             masked = _has_scored(batch, found)
             name = self._hide(name, masked, key)
             if self.links:

@@ -119,6 +119,7 @@ class Objective(objectives.Objective):
     write_order = "masks"
     token_terms = ("mlm",)
     takes_mask_rate = True
+    pretrains_entities = True
     score_methods: ClassVar = cloze.METHODS
     shown_answers: ClassVar = {"mlm": STAYS, "sbo": STAYS}
 

@@ -49,6 +49,7 @@ class Objective(task_input.Task):
 
     predicts = "choice"
     head_reads = heads.TEXT
+    huggingface_class = "ForMultipleChoice"
 
     @property
     def min_length(self) -> int:

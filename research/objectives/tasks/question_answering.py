@@ -70,6 +70,7 @@ class Objective(task_input.Task):
     }
     predicts = "span"
     head_reads = heads.SPANS
+    huggingface_class = "ForQuestionAnswering"
 
     def text_spec(self, length: int) -> TextSpec:
         room = length - self.num_specials(2)

@@ -140,6 +140,7 @@ class Objective(task_input.Task):
             )
 
     head_reads = heads.TEXT
+    huggingface_class = "ForSequenceClassification"
 
     @property
     def predicts(self) -> str:

@@ -58,6 +58,7 @@ class Objective(task_input.Task):
 
     predicts = "tags"
     head_reads = heads.WORDS
+    huggingface_class = "ForTokenClassification"
     head_weights: ClassVar = {"tag": "weight"}
 
     def __post_init__(self) -> None:
