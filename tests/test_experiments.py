@@ -156,7 +156,7 @@ def test_it_trains(name, folder):
     if load_config(spec(name, size)).data.format == "triples":
         settings["data.corpus"] = settings["data.lexicon"]
         settings["data.vocabulary_size"] = 5 + len(WORDS) + 1  # of a relation
-    if objective.predicts == "text":  # of two parts
+    if objective.predicts and objective.prompt:  # texts of two parts
         files = dict.fromkeys(("data.train", "data.valid"), str(folder / "texts.tsv"))
         settings |= {"data.fields": "0,1", **files}
     if load_config(spec(name, size)).optimizer.layer_rates:

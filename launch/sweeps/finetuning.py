@@ -330,7 +330,7 @@ def form_keys(start: Arm, name: str) -> dict[str, Any]:
     else:
         format = base.task_format
     keys = {"objective.format": format}
-    if objective_class(name).predicts == "text":
+    if objective_class(name).prompt:  # its output is text
         written = "encoder_decoder" if format == "bart" else "prefix"
         keys = {"objective.format": base.written_format, "objective.layout": written}
     return keys | (DISCRIMINATOR if stacks == "generator_discriminator" else {})

@@ -22,7 +22,9 @@ each_kind = pytest.mark.parametrize("kind", FOLDER.names())
 
 def test_each_kind_has_metrics_and_a_case():
     """A kind without a case has no oracle; a metric of no kind measures nothing."""
-    assert cases().keys() == {*FOLDER.names()}
+    missing = {*FOLDER.names()} - cases().keys()
+    assert not missing, f"give tests/testing/prediction_cases/ a CASE of {missing}"
+    assert not cases().keys() - {*FOLDER.names()}
     assert all(metrics_of(kind) for kind in FOLDER.names())
     assert {kind for m in all_metrics() for kind in m.kinds} <= {*FOLDER.names()}
 
