@@ -159,6 +159,8 @@ class Family:
       has_class_ids: config.json has cls_token_id and sep_token_id, too.
       reads_last: its classifiers read the last token of a row of an encoder, others the
         first.
+      note: what users have to know of it, in docs/parts.md.
+      types_are_tokens: its code embeds token types as tokens, from the same table.
       has_bare_start: no special token stands before its texts, whatever the objective.
       pools: the states that a classifier may read, as `objective.pool` has them.
       pad_id: what a config without pad_token_id means.
@@ -191,6 +193,8 @@ class Family:
     readout_activation: str = ""
     head_activation: str = ""
     reads_last: bool = False
+    note: str = ""
+    types_are_tokens: bool = False
     has_bare_start: bool = False
     pools: tuple[str, ...] = ("token",)
     heads_divide_width: bool = False

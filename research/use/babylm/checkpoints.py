@@ -19,6 +19,7 @@ from research.files.existence import exists
 from research.files.json_files import read_json
 from research.files.paths import user_path
 from research.interop.huggingface import SOURCE
+from research.interop.huggingface.families import family_of
 from research.interop.huggingface.folder import CONFIG
 from research.interop.huggingface.restore import find_folder
 from research.program.restored import run_checkpoint
@@ -180,5 +181,5 @@ def make_judge(
     folder = find_folder(source)
     tokenizer = Tokenizer(folder)
     config = read_json(folder / CONFIG, "bring it back")
-    typed = config.get("model_type") == "gpt2" and tokenizer.gives_token_types
+    typed = family_of(config, folder).types_are_tokens and tokenizer.gives_token_types
     return PipelineJudge(model, tokenizer, backend, types_are_tokens=typed)

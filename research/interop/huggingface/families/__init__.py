@@ -18,20 +18,21 @@ FAMILIES = tuple(
 """In the order of their definitions: a model is exported as the first that computes the
 same. Those of two modules never do."""
 
+
+def _line(model_type: str) -> str:
+    """Its classes, the head of its tasks, and its notes."""
+    own = [family for family in FAMILIES if family.model_type == model_type]
+    classes = (name for family in own for name, _ in family.architectures)
+    heads = (each.head_activation for each in own)
+    facts = [f"objective.head={head}" for head in heads if head]
+    facts += [each.note for each in own if each.note]
+    return "; ".join([", ".join(dict.fromkeys(classes)), *dict.fromkeys(facts)])
+
+
 LISTED = PartTable(
     "Families of Hugging Face",
     "hf:DIR, export",
-    {
-        model_type: ", ".join(
-            {
-                name: ""
-                for family in FAMILIES
-                if family.model_type == model_type
-                for name, _ in family.architectures
-            }
-        )
-        for model_type in sorted({family.model_type for family in FAMILIES})
-    },
+    {name: _line(name) for name in sorted({each.model_type for each in FAMILIES})},
 )
 
 

@@ -128,6 +128,7 @@ GPT2 = Family(
         ("GPT2ForSequenceClassification", ("label",)),
         ("GPT2LMHeadModel", ("readout",)),
     ),
+    types_are_tokens=True,
     copies={"lm_head.weight": "transformer.wte.weight"},
     decide=lambda config, tensors: decide_tie(
         config, tensors, True, "transformer.wte.weight"

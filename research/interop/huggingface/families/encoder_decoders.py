@@ -301,6 +301,7 @@ BART = Family(
 MARIAN = dataclasses.replace(
     BART,
     model_type="marian",
+    note="its source.spm and vocab.json are the vocabulary",
     options={
         "norm_placement": "post",
         "embedding_norm": "never",

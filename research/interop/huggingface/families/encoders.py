@@ -292,6 +292,7 @@ ALBERT = Family(
 ELECTRA = Family(
     "electra",
     ("full",),
+    note="ForPreTraining is the discriminator, ForMaskedLM the generator",
     prefix="electra.",
     keys=(*KEYS, EMBEDDING_SIZE, CLASSIFIER_DROPOUT),
     options=OPTIONS,
@@ -395,6 +396,7 @@ DISTILBERT = Family(
 MPNET = Family(
     "mpnet",
     ("full",),
+    note="exported only with the padding id 1, by which its code counts positions",
     prefix="mpnet.",
     keys=tuple(key for key in KEYS if key.option != "token_types"),
     options=OPTIONS | {"position_bias": "t5"},
@@ -495,6 +497,7 @@ bucket's, of which it is written as a copy."""
 DEBERTA_V2 = Family(
     "deberta-v2",
     ("full",),
+    note="V3 and V2, without V2's convolution (conv_kernel_size)",
     prefix="deberta.",
     keys=(
         *(

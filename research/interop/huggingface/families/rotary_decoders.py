@@ -183,6 +183,7 @@ LLAMA = _llama(
     "Llama",
     keys=_llama_keys(),
     constants={"attention_bias": False, "mlp_bias": False, "pretraining_tp": 1},
+    note="rotary angles as they are, or scaled as in Llama 3.1",
     heads_divide_width=True,  # configuration_llama.py, validate_architecture
 )
 MISTRAL = _llama(
@@ -198,6 +199,7 @@ MISTRAL = _llama(
         ),
     ),
     extra={"sliding_window": None},
+    note="with its sliding window, or none",
 )
 QWEN2 = _llama(
     "qwen2",

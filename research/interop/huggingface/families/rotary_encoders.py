@@ -86,6 +86,8 @@ def _read_local_theta(config):
 MODERNBERT = Family(
     "modernbert",
     ("full",),
+    note="windows and two rotary bases by layer; a folder of a task sets its head, and "
+    "objective.pool=mean by its classifier_pooling",
     prefix="model.",
     keys=(
         Key("hidden_size", "width"),
