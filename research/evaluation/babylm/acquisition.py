@@ -96,7 +96,7 @@ def model_age(
 
     Args:
       ceiling: the surprisal of chance.
-      bounded: see `rules.Rules.aoa_bounded`.
+      bounded: see `is_bounded`.
     """
     seen, surprisal = np.asarray(words_seen, float), np.asarray(surprisals, float)
     known = ~np.isnan(surprisal)
@@ -118,6 +118,14 @@ def model_age(
     if age is None or not seen[0] <= 10**age - 1 <= seen[-1]:
         return None
     return age
+
+
+def is_bounded(rules: Rules) -> bool:
+    """Whether the fit of a word's curve has bounds and reads the means of contexts.
+
+    Its ceiling is then that of chance, and a correlation with p > .1 counts as 0.
+    """
+    return rules.year >= 2026
 
 
 def score_acquisition(
@@ -149,18 +157,18 @@ def score_acquisition(
             continue
         seen, surprisal = np.array(points).T
         chance = OLD_CEILING
-        if rules.aoa_bounded:
+        if is_bounded(rules):
             steps = np.unique(seen)
             surprisal = np.array([surprisal[seen == step].mean() for step in steps])
             seen, chance = steps, ceiling(word)
-        age = model_age(seen, surprisal, chance, bounded=rules.aoa_bounded)
+        age = model_age(seen, surprisal, chance, bounded=is_bounded(rules))
         if age is not None:
             found.append((word, age, child))
     words, model, child = zip(*found, strict=True) if found else ((), (), ())
     score, r = 0.0, float("nan")
     if len(words) >= LEAST_POINTS:
         r, p = map(float, stats.pearsonr(model, child))
-        score = 0.0 if rules.aoa_bounded and p > MOST_P else r
+        score = 0.0 if is_bounded(rules) and p > MOST_P else r
     return Acquisition(score, r, words, model, child)
 
 

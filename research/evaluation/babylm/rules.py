@@ -15,47 +15,24 @@ UNITS = {"M": MILLION, "K": 10**3, "": 1}
 
 @dataclasses.dataclass(frozen=True)
 class Rules:
-    """The differences between the pipelines of 2025 and of 2026.
+    """What all tasks read of the pipelines of 2025 and of 2026.
 
-    These are babylm-org/babylm-eval at 45fe2c1 and at 3d57ddc.
+    These are babylm-org/babylm-eval at 45fe2c1 and at 3d57ddc. What differs in one task
+    is in its file, by `year`.
     """
 
     name: str
+    year: int
     ties: str  # first: the first of equal candidates, which is the right one in all
     # tasks but Global PIQA; random: one that is drawn
-    ewok_differs: str  # target: one context and two targets; context: two contexts and
-    # one target
-    entity_nothing: bool  # whether rows with the option "nothing" are read
     pooled: str  # the token that fine-tuning reads: first or last
-    aoa_bounded: bool  # the fit of a word's curve has bounds and reads the means of
-    # contexts, its ceiling is that of chance, and a correlation with p > .1 counts as 0
-    entity_key: str  # the name of entity tracking in a collated file
-    aoa_keys: tuple[str, ...]  # the names there of AoA's surprisals and of its score
 
 
 RULES = {
     rules.name: rules
     for rules in (
-        Rules(
-            name="babylm_2025",
-            ties="first",
-            ewok_differs="target",
-            entity_nothing=True,
-            pooled="first",
-            aoa_bounded=False,
-            entity_key="entity_tracking",
-            aoa_keys=("aoa",),
-        ),
-        Rules(
-            name="babylm_2026",
-            ties="random",
-            ewok_differs="context",
-            entity_nothing=False,
-            pooled="last",
-            aoa_bounded=True,
-            entity_key="entity_tracking_filtered",
-            aoa_keys=("aoa_surprisals", "aoa"),
-        ),
+        Rules("babylm_2025", year=2025, ties="first", pooled="first"),
+        Rules("babylm_2026", year=2026, ties="random", pooled="last"),
     )
 }
 

@@ -7,7 +7,11 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from research.contract.errors import UserError
-from research.evaluation.babylm.acquisition import read_children, score_acquisition
+from research.evaluation.babylm.acquisition import (
+    is_bounded,
+    read_children,
+    score_acquisition,
+)
 from research.evaluation.babylm.backends import Candidate
 from research.evaluation.babylm.judge import Judge
 from research.evaluation.babylm.result import Result, fisher_interval
@@ -28,7 +32,9 @@ class Task:
     rules: ClassVar[tuple[str, ...]] = tuple(RULES)
 
     def collated(self, rules: Rules) -> dict[str, str]:
-        return dict(zip(rules.aoa_keys, (SURPRISALS, SCORE), strict=False))
+        if not is_bounded(rules):
+            return {"aoa": SURPRISALS}
+        return {"aoa_surprisals": SURPRISALS, "aoa": SCORE}
 
     def results_folder(self, backend: str, dataset: str) -> str:
         return f"zero_shot/{backend}/AoA_word"
@@ -100,7 +106,7 @@ class Task:
             rules,
             lambda word: judge.num_pieces(word) * log_size,
         )
-        if rules.aoa_bounded:
+        if is_bounded(rules):
             score = json.dumps({"aoa": found.score}, indent=2)
             replace_text(folder / SCORE, score)
         ends = fisher_interval(found.r, len(found.words))

@@ -6,16 +6,21 @@ from research.evaluation.babylm.result import PREDICTIONS, SPLITS, accuracy_resu
 from research.evaluation.score_tables import credit
 
 
+def _filtered(rules):
+    """Whether rows with the option "nothing" are left out."""
+    return rules.year >= 2026
+
+
 class Task(Choices):
     official = "entity_tracking"
     full, fast = "entity_tracking", "entity_tracking_fast"
 
     def collated(self, rules):
-        return {rules.entity_key: PREDICTIONS}
+        return {self.official + "_filtered" * _filtered(rules): PREDICTIONS}
 
     def items(self, row, stem, rules):
         options, prefix = tuple(row["options"]), row["input_prefix"]
-        if not rules.entity_nothing and any("nothing" in each for each in options):
+        if _filtered(rules) and any("nothing" in each for each in options):
             return
         candidates = tuple(Candidate(prefix + each, each, prefix) for each in options)
         yield Item({"UID": f"{stem}_{row['numops']}_ops"}, candidates, options)

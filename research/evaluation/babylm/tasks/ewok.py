@@ -14,7 +14,7 @@ class Task(Choices):
             [row[f"{name}{n}"] for n in (1, 2)] for name in ("Context", "Target")
         )
         read, said = contexts, targets[:1] * 2
-        if rules.ewok_differs == "target":  # whose prefixes are both contexts there
+        if rules.year < 2026:  # two targets, whose prefixes are both contexts there
             read, said = contexts[:1] * 2, targets
         texts = tuple(map("{} {}".format, read, said))
         completions = tuple(map(" {}".format, said))

@@ -1,4 +1,4 @@
-"""Global PIQA, nonparallel: which of two solutions follows a prompt, per token."""
+"""Global PIQA, nonparallel: which of two solutions fits; rules of 2026."""
 
 from research.evaluation.babylm.tasks import global_piqa_parallel
 

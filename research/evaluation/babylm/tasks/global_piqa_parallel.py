@@ -1,4 +1,4 @@
-"""Global PIQA, parallel: which of four solutions follows a prompt, per token."""
+"""Global PIQA, parallel: which of four solutions fits, per token; rules of 2026."""
 
 from research.evaluation.babylm.backends import Candidate
 from research.evaluation.babylm.choices import Choices, Item

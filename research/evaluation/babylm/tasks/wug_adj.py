@@ -1,4 +1,4 @@
-"""Adjectives that become nouns (Hofmann et al. 2024): which form, as people choose."""
+"""Nouns of adjectives (Hofmann et al. 2024), as people choose; rules of 2025."""
 
 from research.evaluation.babylm.backends import Candidate
 from research.evaluation.babylm.choices import Item, Odds

@@ -1,4 +1,4 @@
-"""Past tenses of invented verbs (Weissweiler et al. 2023), as people choose them."""
+"""Past tenses of invented verbs (Weissweiler et al. 2023); rules of 2025."""
 
 from research.evaluation.babylm.tasks import wug_adj
 
