@@ -23,7 +23,6 @@ from research.interop.huggingface.families import FAMILIES, preferred
 from research.interop.huggingface.restore import DISCRIMINATOR, GENERATOR
 from research.interop.partial_restore import load_on_host, with_summed_table
 from research.networks.shared.quantized import RANGES, SCALES
-from research.networks.transformer import transformer
 from research.networks.transformer.electra import generator_options
 from research.networks.transformer.options import TransformerOptions
 from research.objectives.tasks.heads import HEADS
@@ -118,7 +117,7 @@ def _export(
     data = config["data"]
     vocabulary = run_vocabulary(workdir, data)
     options = networks.from_config(config["model"])
-    if not isinstance(options, transformer.Network):
+    if not isinstance(options, TransformerOptions) or not options.of_blocks_alone:
         raise UserError(f"Hugging Face has no model for model.network={options.name}")
     kind, scales = options.quantization, options.quantization_scale
     if kind != "none":
@@ -175,7 +174,7 @@ def _problem_type(objective: Task) -> str:
     return prediction_kind(objective.predicts).problem_type
 
 
-def _check_task(objective: Task, options: transformer.Network) -> None:
+def _check_task(objective: Task, options: TransformerOptions) -> None:
     """Raises UserError: Hugging Face's classes would compute something else."""
     wrong = _unknown_input(objective, options.width)
     head = HEADS.get(name := getattr(objective, "head", ""))
@@ -205,7 +204,7 @@ def _check_task(objective: Task, options: transformer.Network) -> None:
 
 def exported_networks(
     config: Mapping[str, Any],
-    options: transformer.Network,
+    options: TransformerOptions,
     params: Mapping[str, np.ndarray],
     vocabulary: Vocabulary,
     labels: tuple[str, ...] = (),
@@ -253,7 +252,7 @@ def exported_networks(
     fields = objective.field_values
     tied = SHARED_WITH_GENERATOR[fields["tie"]]
     generator |= {p: x for p, x in discriminator.items() if tied and p.startswith(tied)}
-    narrow: TransformerOptions = options
+    narrow = options
     if fields["tie"] != "all":
         sizes = fields["generator_size"], fields["generator_depth"]
         narrow = generator_options(options, *sizes)

@@ -110,6 +110,10 @@ class TransformerOptions(networks.Network):
     remat: str = choice("none", ("none", "dots", "full"))  # what a block recomputes
     scan_unroll: int = depth(4, least=1)  # layers per scan step; >= layers: no scan
 
+    of_blocks_alone: ClassVar[bool] = False
+    """Whether nothing else is in or between its stacks of blocks: it can be exported to
+    Hugging Face's layout, and heads can be removed."""
+
     serves_readouts: ClassVar = True
     dropout_places: ClassVar[tuple[str, ...]] = (
         "embedding",

@@ -17,6 +17,7 @@ class Network(TransformerOptions):
     """Stacks of blocks, as its options say."""
 
     scales_with_width = True
+    of_blocks_alone = True
 
     def module(self, needs: networks.Needs, size: int) -> nn.Module:
         from research.networks.transformer.bilm import BiLM

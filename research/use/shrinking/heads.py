@@ -11,8 +11,8 @@ import numpy as np
 from research import networks
 from research.contract.errors import UserError
 from research.networks.shared.quantized import SPLIT
-from research.networks.transformer import transformer
 from research.networks.transformer.head_gates import HEAD_GATE
+from research.networks.transformer.options import TransformerOptions
 from research.program.setup import Program
 from research.use.shrinking.gradients import make_gradients
 
@@ -30,7 +30,11 @@ ATTENTION = ("stack", "blocks", "attention")
 def check_heads(network: networks.Network, params: Any) -> None:
     """Raises UserError: heads of this network cannot be removed."""
     wrong = ""
-    if not isinstance(network, transformer.Network) or "stack" not in params:
+    if (
+        not isinstance(network, TransformerOptions)
+        or not network.of_blocks_alone
+        or "stack" not in params
+    ):
         wrong = "it is no transformer of one stack"
     elif network.num_kv_heads not in (0, network.heads):
         wrong = f"model.num_kv_heads is {network.num_kv_heads}: heads share keys"
