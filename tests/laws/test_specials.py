@@ -13,6 +13,7 @@ from launch.config import load_config
 from research import objectives
 from research.contract.fields import check_values, choice, number
 from research.objectives.mlm import mlm
+from tests.fidelity import table
 from tests.test_experiments import FOLDER, NAMES
 from tests.testing import objective_cases
 from tests.testing.example_batches import keys
@@ -25,16 +26,8 @@ from tests.testing.objective_cases import (
 )
 from tests.testing.objective_variants import IMAGES
 
-EXCEPTIONS = {
-    "candidates": {"kepler", "mass", "roberta", "xlmr"},
-    "random_tokens": {
-        *("albert", "bert", "bert_wwm", "mbert", "structbert"),
-        *("ernie", "mass", "unilm", "xlm", "distilbert", "tinybert"),
-        *("ernie_thu", "knowbert", "vilt", "visualbert", "vilbert"),
-        *("vl_bert", "imagebert", "lxmert"),
-    },
-}
-"""Field -> the experiments in which it is "all": specials are chosen, or drawn."""
+SPECIALS = ("candidates", "random_tokens")
+"""Fields that are "all" where specials are chosen, or drawn."""
 
 NOISE = {"mask_fraction": 0.0, "random_fraction": 1.0}
 
@@ -56,7 +49,7 @@ CASES = [
     (name, field)
     for name, cls in CLASSES.items()
     if len(fields_that_allow(cls, NOISE)) == len(NOISE)
-    for field in fields_that_allow(cls, dict.fromkeys(EXCEPTIONS, "all"))
+    for field in fields_that_allow(cls, dict.fromkeys(SPECIALS, "all"))
 ]
 NAMES_WITH_NOISE = sorted({name for name, _ in CASES})
 LENGTH = 24
@@ -69,13 +62,20 @@ def values(section, field: str) -> set:
     return own.union(*(values(part, field) for part in inner))
 
 
-@pytest.mark.parametrize("field", EXCEPTIONS)
-def test_the_named_systems_alone_choose_or_draw_specials(field):
+@pytest.mark.parametrize("field", SPECIALS)
+def test_systems_whose_facts_say_so_alone_choose_or_draw_specials(field):
     found = {
         name: values(load_config(str(FOLDER / f"{name}.py")).values["objective"], field)
         for name in NAMES
     }
-    assert {name for name in NAMES if "all" in found[name]} == EXCEPTIONS[field]
+    facts = {name: table.load(name).rows["equal"] for name in table.system_names()}
+    declared = {
+        name
+        for name, rows in facts.items()
+        for key, value, *_ in rows
+        if key.endswith(f".{field}") and value == "all"
+    }
+    assert {name for name in NAMES if "all" in found[name]} == declared
 
 
 def corrupt(name: str, random_fraction: float, **fields) -> tuple[float, np.ndarray]:
@@ -109,7 +109,7 @@ class Narrow(mlm.Objective):
 
 
 def test_a_subclass_may_narrow_what_the_law_asks_for():
-    every = dict.fromkeys(EXCEPTIONS, "all") | NOISE
+    every = dict.fromkeys(SPECIALS, "all") | NOISE
     whole = {"candidates", "random_tokens", "mask_fraction", "random_fraction"}
     assert {*fields_that_allow(mlm.Objective, every)} == whole
     assert {*fields_that_allow(Narrow, every)} == {"random_tokens", "mask_fraction"}
