@@ -300,11 +300,12 @@ def parser() -> cli.Parser:
     says = "; ".join(f"{name}, {recipe.line}" for name, recipe in RECIPES.items())
     parser.add_argument("--recipe", required=True, choices=RECIPES, help=says)
     parser.add_path("--to", required=True, help="a new folder")
+    readers = [name for name, recipe in RECIPES.items() if "kept" in recipe.reads]
     add = parser.add_argument
     add(
         "--kept",
         type=partial(cli.fraction, zero=False),
-        help="fraction of heads, layers or weights to keep (0.5)",
+        help=f"fraction to keep (0.5), of --recipe={' or '.join(readers)}",
     )
     add("--layers", type=_layers, help="layers to keep, from 0, e.g. 1,3,5")
     add("--importance", choices=DEFINITIONS, help="of heads (gate)")

@@ -26,7 +26,7 @@ MOST_ZEROS = 0.01
 class Request(NamedTuple):
     """The arguments of a recipe; each recipe reads some of them."""
 
-    kept: float = 0.5  # the fraction of heads, of layers, of weights
+    kept: float = 0.5  # the fraction that stays, as of heads
     layers: tuple[int, ...] = ()  # those to keep, from 0; (): every nth
     importance: str = heads.DEFINITIONS[0]
     scope: str = pruning.SCOPES[0]

@@ -33,7 +33,7 @@ from launch.commands import (
 )
 from launch.sweeps import sweep_plan
 from launch.sweeps.trial import Trial
-from research.evaluation.score_tasks import TASKS
+from research.evaluation.score_tasks import task_lines
 from tests.proofs.fuzz import command, values
 from tests.proofs.fuzz.config_cases import (
     EXPERIMENTS,
@@ -146,7 +146,7 @@ VALUES = {
     "to": workdirs | st.sampled_from(["@/a.jsonl", "@/a.npy", "@/late.py/a.jsonl"]),
     "texts": files,
     "data": files,
-    "task": st.sampled_from([*TASKS, "retrieval", "x"]),
+    "task": st.sampled_from([*task_lines(), "x"]),
     "topology": st.sampled_from(["cpu:1", "cpu:0", "cpu:99999999999", "v5e:4x4", "x"]),
     "on": st.sampled_from([f"{n}{at}" for n in (*FOLDER.names(), "x") for at in PLACES])
     | st.just(":"),
