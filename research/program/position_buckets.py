@@ -18,7 +18,6 @@ from research.interop.huggingface import SOURCE, restore
 from research.interop.partial_restore import IN_ONE_STACK, find_checkpoint, saved_shapes
 from research.networks.transformer import transformer
 from research.networks.transformer.options import STACK_PATTERNS
-from research.networks.transformer.positions import t5
 from research.program.setup import Program
 
 
@@ -33,8 +32,8 @@ class Biases(NamedTuple):
     def tables(self) -> list[str]:
         """The names of the tables, which have one row per bucket."""
         scheme = getattr(self.options, "bias_scheme", None)
-        is_t5 = isinstance(scheme, t5.Scheme)
-        return [n for n in self.names if is_t5 and n.endswith("/relative")]
+        has_buckets = scheme is not None and scheme.buckets(self.pattern)
+        return [n for n in self.names if has_buckets and n.endswith("/relative")]
 
     def buckets(self, table: str) -> str:
         """The value of `model.position_buckets` for a table."""

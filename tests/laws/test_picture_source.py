@@ -3,7 +3,6 @@
 import io
 import json
 import os
-import zipfile
 
 import numpy as np
 import pytest
@@ -31,35 +30,9 @@ CONTENT = {
 PICTURES = sorted(name for name in CONTENT if name != "notes.txt")
 
 
-def write_folder(path, content):
-    for name, data in content.items():
-        (path / name).parent.mkdir(parents=True, exist_ok=True)
-        (path / name).write_bytes(data)
-
-
-def write_zip(path, content):
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
-        for name, data in content.items():
-            file.writestr(name, data)
-
-
-SOURCES = {"folder": write_folder, "zip": write_zip}
-"""Name -> a function of a path and the bytes of files by name, which writes one with
-the same times whatever is in it, but for a folder."""
-
-
 def write(name, path, content):
-    assert name in SOURCES, f"a function that writes a {name} belongs to SOURCES"
-    SOURCES[name](path, content)
+    FOLDER.part_class(name, "source").write(path, content)
 
-
-CAPTIONS = {
-    ".tsv": "file\tcaption\ttopic\nb.png\ttwo cats\tx\nin/a.PNG\ta sea\ty\n",
-    ".csv": 'file,caption,topic\nb.png,"two cats",x\n\nin/a.PNG,a sea,y\n',
-    ".jsonl": '{"file": "b.png", "caption": "two cats", "topic": "x"}\n'
-    '{"file": "in/a.PNG", "caption": ["a sea"], "topic": "y"}\n',
-}
-"""Suffix -> such a file of the same two captions."""
 
 each_source = pytest.mark.parametrize("name", FOLDER.names())
 
@@ -153,8 +126,8 @@ def test_each_source_makes_the_same_store_with_each_file_of_captions(
 ):
     write(name, tmp_path / "pictures", CONTENT)
     file = tmp_path / f"captions{suffix}"
-    assert suffix in CAPTIONS, f"a file {suffix} belongs to CAPTIONS"
-    file.write_text(CAPTIONS[suffix])
+    example = CAPTION_FILES[suffix].example
+    file.write_text(example)
     rows = read_rows(file, Columns(group="topic", label="topic"))
     assert [row.file for row in rows] == ["b.png", "in/a.PNG"]
     assert [row.captions for row in rows] == [("two cats",), ("a sea",)]
@@ -166,6 +139,6 @@ def test_each_source_makes_the_same_store_with_each_file_of_captions(
     pixels = open_store(str(tmp_path / "store")).pixels
     expected = [[10, 0, 245], [200, 0, 55]]
     np.testing.assert_array_equal(pixels[:, 2, 3], expected)
-    file.write_text(CAPTIONS[suffix].replace("caption", "other"))
+    file.write_text(example.replace("caption", "other"))
     with pytest.raises(UserError, match=r"captions.*:1: .*'caption'"):
         read_rows(file, Columns())

@@ -15,23 +15,25 @@ from research.objectives.images.picture_rows import PictureRows
 from research.objectives.images.readers import BOX, FOLDER, Drawing
 from research.objectives.images.regions import BOXES
 from tests.testing.example_batches import keys, texts, vocab
-from tests.testing.objective_variants import REGIONS
 
 NAMES = FOLDER.names()
 VOCAB = vocab(200)
 LENGTH, NUM = 14, 32
 STORE = pictures.open_store("random")
 NUMBER = np.arange(NUM)
-ROW = {"images": "random", "match": "joint", "replace_rate": 1e-9, **REGIONS}
+ROW = {"images": "random", "match": "joint", "replace_rate": 1e-9}
+
+
+def fields_of(name):
+    return {"regions": name} | FOLDER.part_class(name, "regions").example
 
 
 def make_reader(name):
-    fields = {"regions": name} | REGIONS
-    return FOLDER.make(fields, "regions")
+    return FOLDER.make(fields_of(name), "regions")
 
 
 def make_objective(name, objective="image_text", **more):
-    return objectives.make_objective(objective, **ROW | {"regions": name} | more)
+    return objectives.make_objective(objective, **ROW | fields_of(name) | more)
 
 
 def example():

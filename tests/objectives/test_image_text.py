@@ -277,7 +277,7 @@ def test_losses_begin_at_ln_classes_and_32_pairs_are_learnt(fields, more):
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"region_rate": 0.1}, "region_rate needs regions boxes, or region_classes"),
+        ({"region_rate": 0.1}, "region_rate needs regions boxes or features, or"),
         (BOXES | {"region_classes": "none"}, "region_rate needs region_classes or"),
         (BOXES | {"region_random_fraction": 0.2}, "region_mask_fraction"),
         ({"match": "joint", "alignment": 1.0}, "alignment needs match separate, not"),

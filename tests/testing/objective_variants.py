@@ -11,8 +11,6 @@ TABLES = {"model": {"network": "tables", "tie_embeddings": False}}
 POLARITY = {"positive": "entity", "negative": "phrase"}
 TOWERS = {"width": 64, "model": {"network": "two_towers"}}
 IMAGES = {"images": "random", "patch": 4}
-REGIONS = {"patch": 4}
-"""Keys of readers of pictures -> values that fit these pictures, of 12 x 12 pixels."""
 ENTITIES = {"entities": "random"}
 KAR = {"model": {"network": "kar", "norm_placement": "post"}}
 ONE_LAYER = {"model": {"layers": 1}}
@@ -332,7 +330,8 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "picture_classification": [
         {**IMAGES},
         *(
-            {**IMAGES, **REGIONS, "regions": name, "box": "corners", "only": "corrupt"}
+            {"images": "random", "regions": name, "box": "corners", "only": "corrupt"}
+            | readers.FOLDER.part_class(name, "regions").example
             for name in readers.FOLDER.names()
         ),
     ],

@@ -149,7 +149,7 @@ def read_rows(path: Path, columns: Columns) -> list[Row]:
         )
 
     def rows(file: Any) -> Iterator[Row]:
-        for line in CAPTION_FILES[path.suffix](file, columns):
+        for line in CAPTION_FILES[path.suffix].lines(file, columns):
             yield _row(line, path, columns)
 
     return _read(path, rows)
@@ -199,7 +199,6 @@ class Line(NamedTuple):
 
 
 def _comma_lines(file: Any, columns: Columns) -> Iterator[Line]:
-    """Comma-separated columns, named by the first line."""
     texts = (decode(line, n) for n, line in enumerate(line_feeds(file), 1))
     reader = csv.reader(texts, strict=True)
     try:
@@ -209,7 +208,6 @@ def _comma_lines(file: Any, columns: Columns) -> Iterator[Line]:
 
 
 def _tab_lines(file: Any, columns: Columns) -> Iterator[Line]:
-    """Tab-separated columns, named by the first line."""
     decoded = ((n, decode(line, n)) for n, line in enumerate(line_feeds(file), 1))
     lines = ((n, text.rstrip("\r\n")) for n, text in decoded)
     return _table_lines(((n, text.split("\t")) for n, text in lines if text), columns)
@@ -231,7 +229,6 @@ def _table_lines(rows: Iterator[tuple[int, list[str]]], columns: Columns) -> Any
 
 
 def _object_lines(file: Any, columns: Columns) -> Iterator[Line]:
-    """JSON lines: columns are keys; `boxes` and `classes` are those of regions."""
     needed = [columns.file, *columns.caption, columns.group, columns.label]
     for number, row in json_rows(file):
         if not isinstance(row, dict):
@@ -243,21 +240,38 @@ def _object_lines(file: Any, columns: Columns) -> Iterator[Line]:
         yield Line(number, row, *regions)
 
 
-CAPTION_FILES: dict[str, Callable[[Any, Columns], Iterator[Line]]] = {
-    ".tsv": _tab_lines,
-    ".csv": _comma_lines,
-    ".jsonl": _object_lines,
+class CaptionFile(NamedTuple):
+    """A kind of file of captions."""
+
+    line: str  # what it is, for users
+    lines: Callable[[Any, Columns], Iterator[Line]]  # of the open file
+    example: str  # the file of two captions that the law reads of each kind
+
+
+CAPTION_FILES = {
+    ".tsv": CaptionFile(
+        "Tab-separated columns, named by the first line",
+        _tab_lines,
+        "file\tcaption\ttopic\nb.png\ttwo cats\tx\nin/a.PNG\ta sea\ty\n",
+    ),
+    ".csv": CaptionFile(
+        "Comma-separated columns, named by the first line",
+        _comma_lines,
+        'file,caption,topic\nb.png,"two cats",x\n\nin/a.PNG,a sea,y\n',
+    ),
+    ".jsonl": CaptionFile(
+        "JSON lines: columns are keys; `boxes` and `classes` are those of regions",
+        _object_lines,
+        '{"file": "b.png", "caption": "two cats", "topic": "x"}\n'
+        '{"file": "in/a.PNG", "caption": ["a sea"], "topic": "y"}\n',
+    ),
 }
-"""Suffix of a file of captions -> its lines, from the open file; docstrings say what
-it is."""
+"""By suffix."""
 
 LISTED = PartTable(
     "Captions",
     "images --captions",
-    {
-        end: str(read.__doc__).splitlines()[0][:-1]
-        for end, read in CAPTION_FILES.items()
-    },
+    {suffix: kind.line for suffix, kind in CAPTION_FILES.items()},
 )
 
 

@@ -110,9 +110,11 @@ class TextSpec:
     """The value of data.packing by which rows are pieces of documents, one after the
     other; none: they are not packed."""
 
-    contains: ClassVar[tuple[str, ...]] = ()
-    """The units whose texts can be derived from one of this (`shared_input`): spans
-    from its beginning, or, of pairs from pairs, the sentences beside the boundary."""
+    structure: ClassVar[int] = 0
+    """How much of a text's structure an example keeps: 1 anything, 2 whole sentences, 3
+    of one document, 4 in two segments. Examples of less are derived from those of more
+    (`shared_input`): spans from the beginning, or, of pairs from pairs, the sentences
+    beside the boundary. 0: neither."""
 
     max_first = 0
     """The most tokens of the first of two spans; 0: any number."""
@@ -195,6 +197,12 @@ def single_texts() -> tuple[str, ...]:
     """The units whose examples are one span of text each."""
     specs = (TextSpec(name, 1) for name in UNITS.names())
     return tuple(s.unit for s in specs if not (s.has_pairs or s.has_pieces))
+
+
+def units_with(field: str) -> tuple[str, ...]:
+    """The units that have a field of their own of this name."""
+    fields = {name: _unit_class(name).__dataclass_fields__ for name in UNITS.names()}
+    return tuple(name for name, own in fields.items() if field in own)
 
 
 def packings() -> dict[str, str]:

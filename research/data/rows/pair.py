@@ -42,7 +42,7 @@ class Unit(TextSpec):
     lone: bool = False  # whether pairs of a lone sentence have the label LONE
 
     has_pairs = pair_labels = has_copies = True
-    contains = ("passage", "sentences", "stream", "sentence_pair")
+    structure = 4
     single = False
     """Whether two sentences are gathered, and A and B are one each."""
 

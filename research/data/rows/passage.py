@@ -14,7 +14,7 @@ from research.data.rows.packing.sentences import (
 class Unit(TextSpec):
     """A sentence that is longer than a row is cut, and continues in the next row."""
 
-    contains = ("sentences", "stream")
+    structure = 3
 
     def spans(self, stream: TokenStream, stride: int) -> Spans:
         text, cut = cut_long_sentences(find_sentences(stream), self.length)

@@ -9,5 +9,5 @@ from research.data.rows import pair
 class Unit(pair.Unit):
     """Like "pair", but two sentences are gathered; A and B are one sentence each."""
 
-    contains = ()
+    structure = 1
     single = True

@@ -19,7 +19,7 @@ class Unit(TextSpec):
     A sentence that is longer than a row is cut, and continues in the next row.
     """
 
-    contains = ("stream",)
+    structure = 2
 
     def spans(self, stream: TokenStream, stride: int) -> Spans:
         text, cut = cut_long_sentences(find_sentences(stream), self.length)

@@ -27,6 +27,7 @@ class Unit(TextSpec):
     random_start: bool = not_indexed(False)
 
     takes_stride = True
+    structure = 1
 
     def spans(self, stream: TokenStream, stride: int) -> Spans:
         stride = stride or self.length

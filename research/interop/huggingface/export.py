@@ -15,7 +15,6 @@ from research.interop.huggingface.families import FAMILIES
 from research.interop.huggingface.family import ONLY_TRAINED_WITH, TASK_HEADS, Family
 from research.networks import readouts
 from research.networks.transformer.options import STACK_PATTERNS
-from research.networks.transformer.positions import t5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -243,11 +242,11 @@ def _computes(options: Any, network: Network) -> dict[str, Any]:
 
 
 def _buckets(options: Any, pattern: str) -> str:
-    """The buckets of T5's bias in each stack; "": there is no bias."""
-    if not isinstance(options.bias_scheme, t5.Scheme):
+    """The buckets of the bias in each stack; "": it has none."""
+    if (scheme := options.bias_scheme) is None:
         return ""
     patterns = [pattern] if pattern else STACK_PATTERNS.values()
-    return " and ".join(map(options.bias_scheme.buckets, patterns))
+    return " and ".join(filter(None, map(scheme.buckets, patterns)))
 
 
 def _readout(network: Network) -> str | None:

@@ -227,8 +227,8 @@ class TransformerOptions(networks.Network):
         has_biases = self.scheme.query_biases or self.has_relative_types
         if self.shared_relative_biases and not has_biases:
             raise UserError(
-                "model.shared_relative_biases needs model.position relative, "
-                f"not {self.position}"
+                "model.shared_relative_biases needs model.position "
+                f"{' or '.join(positions.with_query_biases())}, not {self.position}"
             )
 
     def _check_window(self):

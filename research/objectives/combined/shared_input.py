@@ -18,8 +18,8 @@ def common_text_spec(parts: Mapping[str, Any], length: int) -> TextSpec:
     Parts with the same unit read the longest of their texts or its beginning, with all
     arrays that any of them reads. If parts of a unit that takes a stride differ in
     length, rows start at random tokens, so that parts that read less still read every
-    token equally often. If units differ, one must contain the others
-    (`TextSpec.contains`). A single text is derived from a pair: both spans if the
+    token equally often. If units differ, one must have the most structure
+    (`TextSpec.structure`). A single text is derived from a pair: both spans if the
     second follows the first, else the first span. Spans that were too long lack tokens
     at either end (BERT), so that the derived text may have a gap between them. A pair
     is derived from another pair: the sentences on either side of its spans' boundary.
@@ -68,7 +68,7 @@ def _is_derivable(spec: TextSpec, base: TextSpec) -> bool:
     if spec.unit == base.unit:
         same = spec if spec.pair_labels else spec.replace(length=base.length)
         return same == base
-    if spec.unit not in base.contains:
+    if not 0 < spec.structure < base.structure or spec.has_pairs > base.has_pairs:
         return False
     if spec.pair_labels:
         spec, base = cast(pair.Unit, spec), cast(pair.Unit, base)

@@ -18,7 +18,7 @@ from research.contract.batch import ArraySpec, Batch, Example, VocabInfo, input_
 from research.contract.errors import UserError
 from research.contract.fields import check_sum, choice, fraction, number
 from research.data import counter_rng
-from research.data.rows import TextSpec, single_texts
+from research.data.rows import TextSpec, single_texts, units_with
 from research.objectives.layout import input_format, seq2seq
 from research.objectives.layout.prompt import Prompt, pad_rows
 from research.objectives.losses.cross_entropy import Term
@@ -75,9 +75,11 @@ class Objective(objectives.Objective):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_sum(self, "mask_fraction", "random_fraction")
-        if self.shortest > 1 and self.text_unit != "sentence":
+        units = units_with("shortest")
+        if self.shortest > 1 and self.text_unit not in units:
             raise ValueError(
-                f"shortest above 1 needs text_unit sentence, not {self.text_unit}"
+                f"shortest above 1 needs text_unit {' or '.join(units)}, not "
+                f"{self.text_unit}"
             )
 
     def span_size(self, num_raw: np.ndarray | int) -> np.ndarray:
@@ -88,9 +90,8 @@ class Objective(objectives.Objective):
         return np.where(num_raw > 0, size, 0)
 
     def text_spec(self, length: int) -> TextSpec:
-        if self.text_unit == "sentence":
-            return TextSpec("sentence", length - 2, shortest=self.shortest)
-        return TextSpec(self.text_unit, length - 2)
+        own = {"shortest": self.shortest} if self.shortest > 1 else {}
+        return TextSpec(self.text_unit, length - 2, **own)
 
     def batch_spec(self, length: int) -> dict[str, ArraySpec]:
         specs = seq2seq.batch_spec(length, int(self.span_size(length - 2)))

@@ -30,7 +30,7 @@ from research.data import counter_rng
 from research.data.read.formats.captioned import IMAGE
 from research.data.rows import TextSpec
 from research.data.store import pictures
-from research.objectives.images import losses, picture_rows, transport
+from research.objectives.images import losses, picture_rows, readers, transport
 from research.objectives.images import regions as image_regions
 from research.objectives.layout import input_format
 from research.objectives.losses.cross_entropy import (
@@ -104,8 +104,8 @@ class Objective(picture_rows.PictureRows):
         check_sum(self, "region_mask_fraction", "region_random_fraction")
         if self._has_classes and not self.reader.of_boxes:
             raise ValueError(
-                "region_rate needs regions boxes, or region_classes none: "
-                f"{self.regions} have no classes"
+                f"region_rate needs regions {' or '.join(readers.of_boxes())}, or "
+                f"region_classes none: {self.regions} have no classes"
             )
         if self.region_rate and not (self._has_classes or self._has_regression):
             raise ValueError(

@@ -69,7 +69,12 @@ class PictureRows(objectives.Objective):
     @property
     def region_width(self) -> int:
         """The width of the vector that a position reads of a picture."""
-        return self.num_values + image_regions.BOXES[self.box].width
+        return self.num_values + self.box_values.width
+
+    @property
+    def box_values(self) -> image_regions.BoxValues:
+        """What is read of boxes."""
+        return image_regions.BOXES[self.box]
 
     @property
     def num_values(self) -> int:
@@ -95,7 +100,7 @@ class PictureRows(objectives.Objective):
         count = self.num_positions()
         specs = input_specs(length + count, prefix)
         specs[f"{prefix}pixels"] = self.values_spec(count)
-        if self.box != "none":
+        if self.box_values.width:
             specs[f"{prefix}box"] = ArraySpec((count, readers.BOX), np.float32)
         return specs
 
@@ -151,7 +156,7 @@ class PictureRows(objectives.Objective):
         }
         values = np.where(is_read[..., None], found.values, 0)
         batch["pixels"] = values.astype(self.reader.dtype)
-        if self.box != "none":
+        if self.box_values.width:
             batch["box"] = np.where(is_read[..., None], found.box, 0)
         return batch
 
@@ -161,8 +166,8 @@ class PictureRows(objectives.Objective):
         values = self.reader.scaled(batch[f"{prefix}pixels"])
         if not self.reader.reads_whole:
             values = values.at[:, 0].set(0.0)
-        if self.box != "none":
-            box = image_regions.BOXES[self.box].of(batch[f"{prefix}box"])
+        if self.box_values.width:
+            box = self.box_values.of(batch[f"{prefix}box"])
             values = jnp.concatenate([values, box], axis=-1)
         count = values.shape[1]
         is_read = (group["segment"][:, -count:] > 0)[..., None]
@@ -182,7 +187,7 @@ class PictureRows(objectives.Objective):
             token_types=2,
             input_features=self.region_width,
             image_positions=self.num_positions(),
-            box_features=image_regions.BOXES[self.box].width,
+            box_features=self.box_values.width,
             text_features=self.text_reads == "picture",
             **more,
         )

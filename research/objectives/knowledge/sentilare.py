@@ -111,7 +111,7 @@ class Objective(wrapped.Wrapped):
     def text_spec(self, length: int) -> TextSpec:
         spec = self._base.text_spec(length)
         if self.pos == "tags":
-            if spec.label not in ("", "tags"):
+            if spec.label_type and not spec.label_type.array:
                 raise UserError(
                     "objective.pos=tags cannot be combined with labels of texts"
                 )

@@ -1,5 +1,6 @@
 """Heads of tasks, by the values of `objective.head`."""
 
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 from research import networks
@@ -71,6 +72,12 @@ HEADS = {
 def heads_of(reads: str) -> dict[str, TaskHead]:
     """The values of `head` of tasks with these `head_reads`."""
     return {name: head for name, head in HEADS.items() if reads in head.reads}
+
+
+def with_other_layers(layers: Collection[str]) -> str:
+    """The heads of a text whose layer is none of these, in words."""
+    found = heads_of(TEXT).items()
+    return " or ".join(name for name, head in found if head.layer not in layers)
 
 
 def head_spec(head: str, size: int, **more: Any) -> networks.HeadSpec:

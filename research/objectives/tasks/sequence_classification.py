@@ -125,13 +125,15 @@ class Objective(task_input.Task):
         if layer == "tanh" and not_pooled:
             raise ValueError(
                 f"{not_pooled[0]} needs another head than {self.head}, whose pooler "
-                "reads one state of the network; set head=linear"
+                "reads one state of the network; set head="
+                f"{heads.with_other_layers([layer])}"
             )
         why = {"tanh": "whose layer is the pooler", "none": "which has no layer"}
         if layer in why and self.head_width:
             raise ValueError(
                 f"head_width={self.head_width} cannot be used with head={self.head}, "
-                f"{why[layer]}; set head=gelu or relu, or head_width=0"
+                f"{why[layer]}; set head={heads.with_other_layers(why)}, or "
+                "head_width=0"
             )
         task_input.check_vectors(self)
         if self.tail and self.stride:

@@ -5,7 +5,7 @@ the folder: nothing else names it.
 """
 
 import abc
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -24,8 +24,9 @@ class Source(abc.ABC):
     """The base of all sources: the pictures of a path, by their paths in it.
 
     A part opens `path` in `__init__`, and defines `is_source`, `files`, `state` and
-    `content`. For a wrong or damaged source these raise OSError, KeyError, ValueError
-    or one of `errors`; `stamp` and `read` turn them into one line.
+    `content`, and `write` for the law. For a wrong or damaged source these raise
+    OSError, KeyError, ValueError or one of `errors`; `stamp` and `read` turn them into
+    one line.
     """
 
     called: ClassVar[str]
@@ -41,6 +42,14 @@ class Source(abc.ABC):
     @abc.abstractmethod
     def is_source(cls, path: Path) -> bool:
         """Whether a path is such a source, judged by its content."""
+
+    @staticmethod
+    @abc.abstractmethod
+    def write(path: Path, content: Mapping[str, bytes]) -> None:
+        """Makes one with these files, by their paths in it.
+
+        But for those of a folder, its times are the same whatever is in it.
+        """
 
     @abc.abstractmethod
     def files(self) -> Iterable[str]:

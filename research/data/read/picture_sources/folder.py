@@ -1,6 +1,6 @@
 """Pictures of a folder, anywhere in it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,12 @@ class Source(picture_sources.Source):
     @classmethod
     def is_source(cls, path: Path) -> bool:
         return path.is_dir()
+
+    @staticmethod
+    def write(path: Path, content: Mapping[str, bytes]) -> None:
+        for name, data in content.items():
+            (path / name).parent.mkdir(parents=True, exist_ok=True)
+            (path / name).write_bytes(data)
 
     def files(self) -> Iterable[str]:
         files = (each for each in self.path.rglob("*") if each.is_file())

@@ -2,7 +2,7 @@
 
 import zipfile
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,12 @@ class Source(picture_sources.Source):
     @classmethod
     def is_source(cls, path: Path) -> bool:
         return zipfile.is_zipfile(path)
+
+    @staticmethod
+    def write(path: Path, content: Mapping[str, bytes]) -> None:
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+            for name, data in content.items():
+                file.writestr(name, data)
 
     def files(self) -> Iterable[str]:
         return self._zip.namelist()

@@ -106,6 +106,17 @@ class Scheme:
         """What it adds to the logits of all layers, with the stack's parameters."""
         raise NotImplementedError
 
+    def buckets(self, pattern: str) -> str:
+        """The distances that share a number of the bias, as `model.position_buckets`.
+
+        Args:
+          pattern: the attention pattern of the stack.
+
+        Returns:
+          "" if there are no such buckets.
+        """
+        return ""
+
     def prepare(
         self, stack: Module, options: Options, inputs: AttentionInputs
     ) -> Prepared:
@@ -183,6 +194,11 @@ def biases() -> dict[str, str]:
 def query_biases() -> set[str]:
     """The names of all schemes' biases of queries."""
     return {n for scheme in _defaults().values() for n in scheme.query_biases}
+
+
+def with_query_biases() -> list[str]:
+    """The schemes that have them."""
+    return [name for name, scheme in _defaults().items() if scheme.query_biases]
 
 
 def _defaults() -> dict[str, Scheme]:

@@ -33,7 +33,6 @@ class Scheme(positions.Scheme):
         return ("bias",)
 
     def buckets(self, pattern: str) -> str:
-        """The buckets of a stack with this attention pattern: one_way or two_way."""
         if self.position_buckets == "auto":
             return "one_way" if pattern == "causal" else "two_way"
         return self.position_buckets

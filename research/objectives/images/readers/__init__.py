@@ -9,7 +9,7 @@ its text.
 # B batch, H height, W width, R regions of a picture, F values of a region, ... any dims
 
 import abc
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -57,6 +57,10 @@ class Reader(abc.ABC):
     """Whether the first position reads the values of the whole picture; if not, it is a
     class token with values 0."""
 
+    example: ClassVar[Mapping[str, Any]] = {}
+    """Fields that fit pictures of 12 x 12 pixels, if their defaults do not, for the
+    laws."""
+
     dtype: ClassVar[Any] = np.uint8
     """Dtype of the values: uint8 for pixels, float32 for others."""
 
@@ -101,6 +105,14 @@ class Reader(abc.ABC):
     def drawing(self, values: np.ndarray, store: Store) -> Drawing | None:
         """What `values` [1 + R, F] of a picture show; None: they are not pixels."""
         return None
+
+
+def of_boxes() -> list[str]:
+    """The readers whose regions are the boxes of the store."""
+    parts: dict[str, type[Reader]] = {
+        name: FOLDER.part_class(name, "regions") for name in FOLDER.names()
+    }
+    return [name for name, reader in parts.items() if reader.of_boxes]
 
 
 def with_whole(boxes: np.ndarray) -> np.ndarray:

@@ -3,6 +3,7 @@
 # B batch, R boxes of a picture, P side of a crop
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -20,6 +21,8 @@ class Reader(of_boxes.OfBoxes):
     """
 
     patch: int = number(12, least=1)  # pixels of the side to which a crop is resized
+
+    example: ClassVar = {"patch": 4}
 
     def num_values(self, store: Store) -> int:
         return 3 * self.patch**2
