@@ -9,8 +9,8 @@ minus its energy. An objective of several parts has the scores of each:
 --method=PART.METHOD. Texts are in the first of the run's objective.languages, if any,
 or in that of --config.objective.languages.
 
---task=retrieval ranks captions and pictures by their vectors (a run of clip) or by the
-probability that they match (image_text; one forward pass per pair). The table --data=T
+--task=retrieval ranks captions and pictures by their vectors (of two towers) or by the
+probability that they match (one forward pass per pair). The table --data=T
 has the columns `file` and `caption` (--fields=image,name_en,name_de names others), and
 --pictures=P has the files; --data=D/valid.captioned of `palimpsest images` needs no
 --pictures.
