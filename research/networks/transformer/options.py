@@ -228,7 +228,7 @@ class TransformerOptions(networks.Network):
         if self.shared_relative_biases and not has_biases:
             raise UserError(
                 "model.shared_relative_biases needs model.position "
-                f"{' or '.join(positions.with_query_biases())}, not {self.position}"
+                f"{positions.schemes_with('query_biases')}, not {self.position}"
             )
 
     def _check_window(self):

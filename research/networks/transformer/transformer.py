@@ -6,6 +6,7 @@ from flax import linen as nn
 
 from research import networks
 from research.contract.errors import UserError
+from research.networks.transformer import positions
 from research.networks.transformer.options import (
     ONLY_BESIDE_AN_ENCODER,
     TransformerOptions,
@@ -82,6 +83,11 @@ class Network(TransformerOptions):
                 f"model.token_types is {self.token_types}, but the objective writes "
                 f"{needs.token_types} token types; it must be at least "
                 f"{needs.token_types}, or 0 for a network that ignores them"
+            )
+        if needs.mems and not self.scheme.has_mems:
+            raise UserError(
+                f"model.position is {self.position!r}, but mems need relative "
+                f"positions; set model.position={positions.schemes_with('has_mems')}"
             )
         self.scheme.check_needs(self, needs)
         if needs.mems and self.bias_scheme:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 import jax
 
-from research.contract.errors import UserError
 from research.contract.parts import Folder
 from research.networks.shared.dense import Module, gather_positions
 from research.networks.shared.dense_attention import AttentionInputs
@@ -66,19 +65,14 @@ class Scheme:
     """Whether each position has a vector of its own, which takes many steps: small
     scales of sweeps have another scheme instead."""
 
+    has_mems: ClassVar[bool] = False
+    """Whether it has distances to mems, whose positions are not in the batch."""
+
     def check(self, options: Options) -> None:
         """Raises UserError: it is incompatible with other keys of the network."""
 
     def check_needs(self, options: Options, needs: Needs) -> None:
-        """Raises UserError: it is incompatible with what an objective needs.
-
-        By default it has no distances to mems, whose positions are not in the batch.
-        """
-        if needs.mems:
-            raise UserError(
-                f"model.position is {options.position!r}, but mems need relative "
-                "positions; set model.position=relative"
-            )
+        """Raises UserError: it is incompatible with what an objective needs."""
 
     def max_positions(self, options: Options) -> int | None:
         """The most positions of a row; None: any number."""
@@ -196,9 +190,10 @@ def query_biases() -> set[str]:
     return {n for scheme in _defaults().values() for n in scheme.query_biases}
 
 
-def with_query_biases() -> list[str]:
-    """The schemes that have them."""
-    return [name for name, scheme in _defaults().items() if scheme.query_biases]
+def schemes_with(fact: str) -> str:
+    """The schemes that have query_biases, or mems (has_mems), in words."""
+    found = _defaults().items()
+    return " or ".join(name for name, scheme in found if getattr(scheme, fact))
 
 
 def _defaults() -> dict[str, Scheme]:

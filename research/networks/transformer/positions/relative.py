@@ -45,6 +45,7 @@ class Scheme(positions.Scheme):
     # rows (Transformer-XL)
 
     query_biases = ("position_bias", "content_bias")
+    has_mems = True
 
     def check(self, options):
         if options.width % 2:
