@@ -52,14 +52,17 @@ def test_a_submission_is_the_pipelines_file(folder, tmp_path, capsys):
         del ours[name], expected[name]
     fast = {k: v[:2] for k, v in expected.pop("fast_eval_results").items()}
     fast["ewok"] = [fast["ewok"][0] | {uid: 0.5 for uid in fast["ewok"][0]}] * 2
-    own_fast = {k: v[:2] for k, v in ours.pop("fast_eval_results").items()}
+    # A task that the pipeline lacks has no data here: its scores are null.
+    own_fast = {k: v[:2] for k, v in ours.pop("fast_eval_results").items() if any(v)}
+    ours = {k: v for k, v in ours.items() if k in expected or v}
     assert ours.keys() == expected.keys()
     ties = ours["entity_tracking_filtered"]["ambiref_0_ops"]
     assert ties == expected["entity_tracking_filtered"]["ambiref_0_ops"]
     assert_equal(ours, expected)
     assert_equal(own_fast, fast)
     assert run(folder, source, tmp_path) == 0  # computes nothing again
-    assert capsys.readouterr().out.count("\n") < 4
+    lines = capsys.readouterr().out.splitlines()
+    assert len([line for line in lines if ": no folder " not in line]) < 4
     files = path, path.with_name("palimpsest_babylm_2026_causal.json")
     whole = [file.read_text() for file in files]
     assert run(folder, source, tmp_path, "--tasks=blimp", "--checkpoints=main") == 0
