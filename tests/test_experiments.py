@@ -7,6 +7,7 @@ import json
 import random
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -15,9 +16,12 @@ import pytest
 from launch.config import load_config
 from research.config import base
 from research.config.config import Config
+from research.data.read.formats import by_suffix
+from research.data.tokenize.train_tokenizer import WORD_TYPES
 from research.distributed import sharding
 from research.objectives.knowledge import graph
 from research.program.setup import build_program, train_batches
+from tests.testing.small_sources import small_sources
 from tests.testing.tiny_runs import random_state, save_untrained
 
 FOLDER = Path(__file__).parents[1] / "experiments"
@@ -118,6 +122,27 @@ def lexicon_of(lines: str) -> str:
     return "polar.tsv" if "<TAB>positive" in lines else "lexicon.tsv"
 
 
+def read_by(config, folder: Path) -> dict[str, Any]:
+    """Keys of a corpus in the format, or with the arrays, that an experiment reads.
+
+    Vocabularies of words are those of all WORDS.
+    """
+    named, arrays = config.data.format, config.objective.text_spec(32).arrays
+    vocabulary, keys = config.data.vocabulary, {}
+    for file in folder.glob("*.*"):
+        found = by_suffix()[file.suffix]
+        is_named = type(found).__module__.endswith(f".{named}")
+        if is_named or (arrays and {*arrays} <= {*found.arrays}):
+            keys = {"data.corpus": str(file), "data.vocabulary_size": 380}
+            if any(each.per == "part" for each in found.arrays.values()):
+                vocabulary = "words"
+    if vocabulary in WORD_TYPES:
+        keys |= {"data.vocabulary": vocabulary, "data.sentinels": 0}
+        num_relations = int(config.objective.lexicon_lines == graph.LINES)
+        keys["data.vocabulary_size"] = 5 + len(WORDS) + num_relations
+    return keys
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("text")
@@ -131,42 +156,21 @@ def test_it_trains(name, folder):
     size = "tiny" if "tiny" in sizes(name) else ""
     settings = dict(corpus(folder))
     settings |= {"train.steps": 200, "train.batch": 8}
-    objective = load_config(spec(name, size)).objective
-    if "tags" in objective.text_spec(32).arrays:
-        settings["data.corpus"] = str(folder / "words.conll")
-        settings |= {"data.vocabulary_size": 5 + len(WORDS), "data.sentinels": 0}
-        settings["data.vocabulary"] = "words"
-    elif "image" in objective.text_spec(32).arrays:
-        settings["data.corpus"] = str(folder / "pictures.captioned")
-        settings |= {"objective.images": "random", "objective.patch": 4}
-        settings["data.vocabulary_size"] = 380
-    elif "link" in objective.text_spec(32).arrays:
-        settings["data.corpus"] = str(folder / "texts.linked")
-        settings |= {"objective.entities": "random", "model.layers": 2}
-    elif objective.text_spec(32).arrays:  # of pairs of words
-        settings["data.corpus"] = str(folder / "pairs.cooccurrences")
-        settings |= {
-            "data.vocabulary": "words",
-            "data.vocabulary_size": 105 + len(WORDS),
-        }
-    elif load_config(spec(name, size)).data.vocabulary == "words":
-        settings |= {"data.vocabulary": "words", "data.sentinels": 0}
-        settings["data.vocabulary_size"] = 5 + len(WORDS)
+    plain = load_config(spec(name, size))
+    objective = plain.objective
+    settings |= small_sources(objective) | read_by(plain, folder)
     settings["data.lexicon"] = str(folder / lexicon_of(objective.lexicon_lines))
-    if load_config(spec(name, size)).data.format == "triples":
-        settings["data.corpus"] = settings["data.lexicon"]
-        settings["data.vocabulary_size"] = 5 + len(WORDS) + 1  # of a relation
     if objective.predicts and objective.prompt:  # texts of two parts
         files = dict.fromkeys(("data.train", "data.valid"), str(folder / "texts.tsv"))
         settings |= {"data.fields": "0,1", **files}
-    if load_config(spec(name, size)).optimizer.layer_rates:
+    if plain.optimizer.layer_rates:
         del settings["model.layers"]  # a rate for each
         settings["optimizer.unfreeze_every"] = 0
-    if load_config(spec(name, size)).data.mixture:
+    if plain.data.mixture:
         settings["data.mixture"] = {settings.pop("data.corpus"): 1.0}
     if hasattr(objective, "teacher"):
         source, keys = spec("bert", "tiny"), settings | {"model.layers": 2}
-        if objective.base_objective == "sequence_classification":  # with its head
+        if objective.predicts:  # with the head of the task
             source = spec(name, size)
             keys |= {"objective.name": objective.base_objective}
             keys |= {"train.init_layers": []}

@@ -79,6 +79,8 @@ def _rank_pictures(workdir: epath.Path, args: argparse.Namespace) -> None:
         raise UserError(f"--task={args.task} scores one run; name a run in {workdir}")
     from research.data.cache import fingerprint
     from research.data.read import picture_sources, pictures
+    from research.data.read.formats import by_suffix
+    from research.data.read.formats.captioned import IMAGE
     from research.evaluation.retrieval_scores import (
         matrix_ranks,
         retrieval_ranks,
@@ -93,7 +95,8 @@ def _rank_pictures(workdir: epath.Path, args: argparse.Namespace) -> None:
 
     data = Path(args.data)
     columns = given_texts.picture_columns(args.fields)
-    own = data.suffix == ".captioned"
+    found = by_suffix().get(data.suffix)
+    own = found is not None and IMAGE in found.arrays
     if own == bool(args.pictures):
         raise UserError(
             f"--data={data} has numbers of the run's own pictures; leave out --pictures"
@@ -123,8 +126,8 @@ def _rank_pictures(workdir: epath.Path, args: argparse.Namespace) -> None:
             method, ranks = "match", matrix_ranks(values, picture)
         else:
             raise UserError(
-                f"--task={args.task} needs a run of clip, or one of image_text that "
-                f"predicts matching; got one of {objective.name}"
+                f"--task={args.task} needs a run that has vectors of pictures, or "
+                f"predicts which captions match; got one of {objective.name}"
             )
     table = retrieval_table(ranks, picture)
     hash = fingerprint([files, captions])

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from research import networks
+from research import networks, objectives
 from research.contract.batch import VocabInfo
 from research.contract.errors import UserError
 from research.distributed import sharding
@@ -129,7 +129,12 @@ def check_fills(objective: Any) -> None:
       UserError: it does not.
     """
     if not objective.fills_masks:
+        able = [
+            name
+            for name in objectives.names()
+            if objectives.make_objective(name).fills_masks
+        ]
         raise UserError(
-            f"objective {objective.name} does not predict masked tokens in place; mlm, "
-            "electra, unilm and similar objectives do"
+            f"objective {objective.name} does not predict masked tokens in place; "
+            f"these do: {', '.join(able)}"
         )

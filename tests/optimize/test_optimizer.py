@@ -24,6 +24,7 @@ from research.program.constants import Constants
 from research.program.setup import make_init
 from tests.testing.model_options import model_options
 from tests.testing.optimizer_section import section
+from tests.testing.small_sources import small_sources
 from tests.testing.trees import parameter_shapes
 
 PARAMS = {"dense": {"kernel": jnp.ones((4, 4)), "bias": jnp.ones((2, 4))}}
@@ -37,13 +38,6 @@ def test_weight_decay_leaves_out_biases_and_norms_of_any_rank():
 
 FEW = {"transformer": ("bert", "xlnet", "t5")}
 """Network with many experiments -> some with all of its kinds of parameters."""
-SOURCES = {
-    **{key: {"objective.entities": "random"} for key in ("ernie_thu", "knowbert")},
-    **{
-        key: {"objective.images": "random", "objective.patch": 4}
-        for key in ("clip", "lxmert", "vilbert")
-    },
-}
 
 
 @pytest.mark.parametrize("network", networks.FOLDER.names())
@@ -92,8 +86,8 @@ def goes_with(experiment, network):
 @cache
 def tiny_config(experiment, **keys):
     keys = {f"model.{key}": value for key, value in keys.items()}
-    keys |= SOURCES.get(experiment, {})
-    return load_config(f"experiments/{experiment}.py:tiny", keys)
+    path = f"experiments/{experiment}.py:tiny"
+    return load_config(path, keys | small_sources(load_config(path).objective))
 
 
 @cache

@@ -55,7 +55,8 @@ those of research/objectives."""
 
 
 def _case_id(name: str, fields: dict[str, Any]) -> str:
-    return " ".join([name, *(f"{k}={v}" for k, v in fields.items() if k != "only")])
+    shown = {k: v for k, v in fields.items() if k not in ("only", "without")}
+    return " ".join([name, *(f"{k}={v}" for k, v in shown.items())])
 
 
 CASES = [
@@ -164,28 +165,30 @@ first_cases = parametrize(
 """Every case with a network; all but the first of an objective of research are long."""
 
 STACKS = ("lm", "mlm", "plm", "unilm", "dae", "electra", "multiple_choice")
-UNPACKED = ("clip", "knowbert", "retromae")
 stack_cases = parametrize(
-    [c for c in FIRST.values() if c.values[0] not in UNPACKED],
+    [c for c in FIRST.values() if "packing" not in c.values[1].get("without", ())],
     lambda case: case.values[0] not in STACKS,
 )
 """The first case of each objective whose rows may be packed (clip's have one picture,
 knowbert's have spans that count positions, retromae's ranks of its decoder); long where
 others have its networks and groups."""
 
-OWN_ROWS = ("theseus", "retromae")
 pattern_cases = parametrize(
-    [case for case in LOSS_CASES if case.values[0] not in OWN_ROWS],
+    [c for c in LOSS_CASES if "pattern" not in c.values[1].get("without", ())],
     lambda case: case.id in SAME_PATTERN or case.values[0] in EXAMPLES,
 )
 """Every case with a network that can be instrumented: theseus makes one of parts of two
 in its loss, retromae rows of twice the length (tests/objectives/test_retromae.py has
 their law). Those of SAME_PATTERN and of EXAMPLES are long."""
 
+OF_CASES = ("model", "only", "packed", "without")
+"""Keys of cases that are no fields: of the network; "corrupt", where another case has
+the network; whether rows are packed; laws that do not hold."""
+
 
 def make_objective(name: str, fields: dict[str, Any]) -> Any:
     """The objective of a case."""
-    own = {k: v for k, v in fields.items() if k not in ("model", "only", "packed")}
+    own = {k: v for k, v in fields.items() if k not in OF_CASES}
     if name in objectives.names():
         objective = objectives.make_objective(name, **own)
     else:

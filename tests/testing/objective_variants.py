@@ -91,7 +91,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
             "only": "corrupt",
         },
     ],
-    "retromae": [{"unit": "token"}],
+    "retromae": [{"unit": "token", "without": ("packing", "pattern")}],
     "tlm": [
         {},
         {"side": "one", "languages": "1:2", "only": "corrupt"},
@@ -336,7 +336,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         ),
     ],
     "clip": [
-        {**IMAGES, **TOWERS, "temperature": 1.0},
+        {**IMAGES, **TOWERS, "temperature": 1.0, "without": ("packing",)},
         {**IMAGES, **TOWERS, "pool": "mean"},
     ],
     "ernie_thu": [
@@ -346,7 +346,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"candidates": "batch", **ENTITIES},
     ],
     "knowbert": [
-        {**ENTITIES, **KAR},
+        {**ENTITIES, **KAR, "without": ("packing",)},
         {"base_objective": "sequence_classification", **ENTITIES, **KAR},
         {"link_loss": "softmax", **ENTITIES, **KAR},
     ],
@@ -360,7 +360,12 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"base_objective": "dae", "soft_at": "text", **TEACHER},
         {"only": "corrupt", "packed": True},
     ],
-    "theseus": [{"teacher_model": TEACHER["teacher_model"] | {"feedforward": 64}}],
+    "theseus": [
+        {
+            "teacher_model": TEACHER["teacher_model"] | {"feedforward": 64},
+            "without": ("pattern",),
+        }
+    ],
     "cvt": [
         {"labelled_fraction": 0.5, "model": {"network": "lstm", "joined_layers": 1}}
     ],

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from research import networks
+from research import networks, objectives
 from research.contract.errors import UserError
 from research.data.progress import MANY, progress
 from research.data.read.picture_sources import Source
@@ -24,9 +24,13 @@ def run_store(objective: Any) -> Any:
       UserError: the objective reads no pictures, or the store cannot be read.
     """
     if not hasattr(objective, "images"):
+        able = [
+            name
+            for name in objectives.names()
+            if hasattr(objectives.objective_class(name), "images")
+        ]
         raise UserError(
-            f"objective {objective.name} reads no pictures; runs of clip, image_text "
-            "and picture_classification do"
+            f"objective {objective.name} reads no pictures; these do: {', '.join(able)}"
         )
     return open_store(objective.images)
 

@@ -200,7 +200,12 @@ CLIP, LABELS = "clip", "picture_classification"
             "there is no picture",
         ),
         (score, CLIP, ["--data={t}", "--label=x"], "--label is not read by"),
-        (score, LABELS, ["--data={t}", "--pictures={p}"], "needs a run of clip, or"),
+        (
+            score,
+            LABELS,
+            ["--data={t}", "--pictures={p}"],
+            "needs a run that has",
+        ),
         (predict, LABELS, ["--pictures={p}", "a text"], "must be one picture"),
         (show, CLIP, ["--pictures={p}"], "--data=T must name the table of --pictures"),
         (show, CLIP, ["--pictures={p}", "--data={t}", "--fields=x"], "of captions"),
