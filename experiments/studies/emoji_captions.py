@@ -88,6 +88,8 @@ VARIANTS, SHIFT = 8, 6
 """Pictures of one for training, and the pixels that one is moved by at most."""
 FOLDS, CHOICE = 5, 1
 """Folds, and that by which the settings of CLIP were chosen."""
+TAILS = (0.025, 0.975)
+"""Ends of intervals, as fractions of draws."""
 STRENGTHS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 REGRESSIONS = (("colours", ""), ("all", ""), ("all", "kernel"))
 """Features of pictures, and the kernel of kernel ridge regression."""
@@ -455,7 +457,7 @@ def _by_side(hits: np.ndarray, sides: Sequence[str] = SIDES) -> dict[str, Any]:
 def _interval(
     more: np.ndarray, groups: np.ndarray, sides: Sequence[str] = SIDES
 ) -> dict[str, list]:
-    """Side -> of each k the mean of [seeds, B], and a 95 % bootstrap interval.
+    """Side -> of each k the mean of [seeds, B], and the bootstrap interval of `TAILS`.
 
     A draw is one of groups and of seeds.
     """
@@ -468,7 +470,7 @@ def _interval(
         for weight, own in zip(chosen.T, more, strict=True)
     )
     means = means / drawn.sum(axis=1)[:, None, None]
-    every = [more.mean(axis=(0, 1)), *np.quantile(means, (0.025, 0.975), axis=0)]
+    every = [more.mean(axis=(0, 1)), *np.quantile(means, TAILS, axis=0)]
     return {
         side: np.stack(every, axis=-1)[n].round(3).tolist()
         for n, side in enumerate(sides)
