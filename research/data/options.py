@@ -53,8 +53,7 @@ class DataOptions:
     # example's parts, as in en,de; without a header numbers from 0, -1 for the last
     label: str = free_text("")  # column or key of the label; "": that of the format,
     # if it has one. Files of data.test may lack it. For files without columns: file,
-    # suffix or folder, a part of their paths; for lines also prefix, the text before
-    # the first space, or coarse_prefix, that before its first colon
+    # suffix or folder, a part of their paths, or a rule of their format (docs/parts.md)
     mixture: dict = dataclasses.field(default_factory=dict, metadata=RATES)  # corpus ->
     # rate; when not empty, replaces corpus
     mixing: str = of_batches(choice("rows", MIXINGS))  # of the corpora of mixture

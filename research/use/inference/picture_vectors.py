@@ -24,15 +24,17 @@ def run_store(objective: Any) -> Any:
       UserError: the objective reads no pictures, or the store cannot be read.
     """
     if not hasattr(objective, "images"):
-        able = [
-            name
-            for name in objectives.names()
-            if hasattr(objectives.objective_class(name), "images")
-        ]
         raise UserError(
-            f"objective {objective.name} reads no pictures; these do: {', '.join(able)}"
+            f"objective {objective.name} reads no pictures; these do: "
+            + ", ".join(_with("images"))
         )
     return open_store(objective.images)
+
+
+def _with(attribute: str) -> list[str]:
+    """The names of the objectives that have an attribute."""
+    each = objectives.objective_class
+    return [name for name in objectives.names() if hasattr(each(name), attribute)]
 
 
 def picture_size(objective: Any) -> tuple[int, int]:
@@ -84,7 +86,7 @@ def _encode(
     if not hasattr(objective, "picture_vectors"):
         raise UserError(
             f"objective {objective.name} reads pictures beside texts and gives them no "
-            "vectors; clip does"
+            f"vectors; these do: {', '.join(_with('picture_vectors'))}"
         )
 
     @jax.jit

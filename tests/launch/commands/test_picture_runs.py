@@ -184,7 +184,7 @@ CLIP, LABELS = "clip", "picture_classification"
             "--pictures cannot be combined with",
         ),
         (embed, CLIP, ["--pictures={p}/broken.png"], "broken.png cannot be decoded ("),
-        (embed, LABELS, ["--pictures={p}"], "gives them no vectors; clip does"),
+        (embed, LABELS, ["--pictures={p}"], "gives them no vectors; these do: clip"),
         (score, CLIP, ["--data={t}"], "--pictures=P must name a folder or a zip"),
         (score, CLIP, ["--data={t}", "--pictures={p}", "--fields=file"], "of captions"),
         (

@@ -1,4 +1,4 @@
-"""Lines: each line that is not blank is a text, which its label may precede."""
+"""Lines: a text each, after its label by data.label=prefix or coarse_prefix."""
 
 from dataclasses import dataclass
 from typing import BinaryIO
