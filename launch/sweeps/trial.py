@@ -69,9 +69,11 @@ class Trial:
 
     @functools.cached_property
     def objective(self) -> Objective:
-        """The objective that its config describes."""
+        """The objective that its config describes, without a teacher of the sweep."""
         prefixes = ("objective.", "data.length", "data.sentinels", "data.vocabulary")
         own = {k: v for k, v in self.config.items() if k.startswith(prefixes)}
+        for key in self.parents:
+            own.pop(key, None)
         return load_config(base.__file__, own).objective
 
     @property

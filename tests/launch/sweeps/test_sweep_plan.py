@@ -130,6 +130,7 @@ def test_a_trial_has_the_network_of_the_run_that_it_starts_or_learns_from(tmp_pa
     assert [third.config[key] for key in keys] == [96, 3, 1]
     teacher = {"network": "transformer", "width": 96, "heads": 3}
     assert third.config["objective.teacher_model"] == teacher
+    assert third.objective.name == "distill"  # whose teacher no folder has yet
     assert third.overrides.keys() & {"model.norm", "data.vocabulary"} == set()
     assert other_text.parents["data.vocabulary"] is first
     assert f"--config.data.vocabulary={first.folder}" in other_text.arguments
