@@ -357,13 +357,13 @@ seqio.TaskRegistry.add(
     output_features={"targets": seqio.Feature(seqio.PassThroughVocabulary(50))},
 )
 """
-    (tmp_path / "their_module.py").write_text(source)
+    (tmp_path / "named_module.py").write_text(source)
     monkeypatch.syspath_prepend(tmp_path)
     config = make(objective="lm")
-    config.data.task = "their_module:from_module"
+    config.data.task = "named_module:from_module"
     data, _ = small_data.open_small(config)
     assert data.train.batch(0)["target"][:, :3].tolist() == [[7, 8, 9]] * 8
-    config.data.task = "their_module:from_modul"
+    config.data.task = "named_module:from_modul"
     with pytest.raises(UserError, match="from_module"):
         small_data.open_small(config)
 
