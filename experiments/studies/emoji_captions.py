@@ -18,14 +18,15 @@ of one emoji (man, woman and person, hair, skin, the hours of a clock) have one 
 so that none of them is in both splits. `folds` holds out every pair once; each picture
 for training has seven others beside it that are moved, scaled and mirrored by chance,
 with some of the keywords in any order. It stores vectors of the captions: of a model,
-or tf-idf of one to three letters in 256 dimensions. `compare` predicts tf-idf of words
-and of letters of the captions, which are in one language, the stored vectors, and these
-with words: by ridge regression of means of colours, by that of what the pictures' tower
-of CLIP reads (model.feature_layers=gradients), and by a Gaussian kernel of the latter.
-It prints R@k of each, and of runs of CLIP (a folder for each seed, with one run for
-each fold) in the mean; `more` is how much more the runs have, with an interval over
-groups and seeds. `pivot` ranks the captions of one language for those of another: by
-the vectors of both, and by that of the picture which is nearest to the caption.
+or tf-idf of one to three letters in as many dimensions as named. `compare` predicts
+tf-idf of words and of letters of the captions, which are in one language, the stored
+vectors, and these with words: by ridge regression of means of colours, by that of what
+the pictures' tower of CLIP reads (model.feature_layers=gradients), and by a Gaussian
+kernel of the latter. It prints R@k of each, and of runs of CLIP (a folder for each
+seed, with one run for each fold) in the mean; `more` is how much more the runs have,
+with an interval over groups and seeds. `pivot` ranks the captions of one language for
+those of another: by the vectors of both, and by that of the picture which is nearest to
+the caption.
 """
 
 import functools
@@ -252,7 +253,7 @@ def _some_words(caption: str, rng: random.Random) -> str:
 
 
 def compare(folder: str, *seeds: str) -> dict[str, Any]:
-    """What ranks -> R@k; of regressions also what CLIP has more.
+    """R@k of runs, of their mean and of regressions, and how much more CLIP has.
 
     Args:
       folder: of `folds`, of captions in one language.

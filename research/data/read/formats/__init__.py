@@ -145,8 +145,8 @@ class FileFormat:
     """Whether its files are text, which data.encoding decodes."""
 
     has_text_lines: bool = False
-    """Whether commands that read a file line by line `parse` its lines, each of which
-    is a text; else they read each line as it is."""
+    """True: each line is a text, which commands that read a file line by line `parse`;
+    False: they read each line as it is."""
 
     label_rules: tuple[str, ...] = ()
     """What data.label may be in files that have no columns: `FILE_LABELS`, which are

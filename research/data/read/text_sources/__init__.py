@@ -24,8 +24,8 @@ class Source:
     """Whether its texts are files, which data.format and data.encoding are about."""
 
     is_built_in: ClassVar[bool] = False
-    """Whether its text is on every machine. Only data.corpus and data.mixture name it,
-    and it has all splits."""
+    """True: its text is on every machine and has all splits. Only data.corpus and
+    data.mixture name it."""
 
     language: ClassVar[str] = ""
     """The language of all of its texts; "": they may have any."""
