@@ -16,7 +16,8 @@ class Task(Choices):
     full, fast = "entity_tracking", "entity_tracking_fast"
 
     def collated(self, rules):
-        return {self.official + "_filtered" * _filtered(rules): PREDICTIONS}
+        end = "_filtered" if _filtered(rules) else ""
+        return {self.official + end: PREDICTIONS}
 
     def items(self, row, stem, rules):
         options, prefix = tuple(row["options"]), row["input_prefix"]
