@@ -325,9 +325,12 @@ def _more(
 
 
 def _hits_of_run(workdir: str) -> np.ndarray:
-    """`_hits` of the last evaluation of a run."""
-    rows = _json_rows(Path(workdir) / "predictions/valid.jsonl")
-    return _in_top([row["prediction"] for row in rows])
+    """`_hits` of the last evaluation of a run, or of `score --task=retrieval`."""
+    predicted = Path(workdir) / "predictions/valid.jsonl"
+    if predicted.exists():
+        return _in_top([row["prediction"] for row in _json_rows(predicted)])
+    (scored,) = Path(workdir).glob("evaluations/retrieval-*/scores.jsonl")
+    return _in_top([row["ranks"] for row in _json_rows(scored)])
 
 
 def _pictures(folder: str) -> dict[str, Any]:

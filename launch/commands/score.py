@@ -91,7 +91,7 @@ def _rank_pictures(workdir: epath.Path, args: argparse.Namespace) -> None:
     from research.files.output_files import replace_text
     from research.use.inference.open_run import open_run
     from research.use.inference.own_pictures import open_with_pictures
-    from research.use.inference.picture_guesses import match_probabilities
+    from research.use.inference.picture_guesses import match_values
 
     data = Path(args.data)
     columns = given_texts.picture_columns(args.fields)
@@ -121,8 +121,8 @@ def _rank_pictures(workdir: epath.Path, args: argparse.Namespace) -> None:
         if hasattr(objective, "picture_vectors"):
             method, image = "vectors", model.encode_stored(numbers)
             ranks = retrieval_ranks(image, model.encode(texts), picture)
-        elif getattr(objective, "match", "none") != "none":
-            values = match_probabilities(model.run, texts, numbers)
+        elif getattr(objective, "asks_match", False):
+            values = match_values(model.run, texts, numbers)
             method, ranks = "match", matrix_ranks(values, picture)
         else:
             raise UserError(

@@ -335,6 +335,10 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
             for name in readers.FOLDER.names()
         ),
     ],
+    "picture_retrieval": [
+        {**IMAGES},
+        {**IMAGES, "pool": "product", "caption": "mean", "choices": 2},
+    ],
     "clip": [
         {**IMAGES, **TOWERS, "temperature": 1.0, "without": ("packing",)},
         {**IMAGES, **TOWERS, "pool": "mean"},

@@ -1,7 +1,7 @@
 """Two streams, for text and image, with co-attention: ViLBERT, LXMERT."""
 
 # B batch, L length of a text, N positions of an image, P scored positions, D width
-# F values of a position's vector
+# F values of a position's vector, T texts that are read once
 
 import dataclasses
 from collections.abc import Mapping
@@ -124,12 +124,20 @@ class TwoStreams(Encoder):
             self.image_embedding = InputEmbedding(self.options, name=name)
         self.stack = StreamStack(self.options, self.num_image)
 
-    def states(self, group: Mapping, scored: jax.Array | None = None) -> jax.Array:
-        """States [B, L + N, D], or [B, P, D] at the scored positions."""
+    def states(
+        self,
+        group: Mapping,
+        scored: jax.Array | None = None,
+        *,
+        text_copies: int = 1,
+    ) -> jax.Array:
+        """See `BoundNetwork.states`: [B, L + N, D], or [B, P, D] at `scored`."""
         text, image = split(group, self.num_image)
         token = self.token(image["token"])
         image_BND = self.image_embedding(token, image, length=self.num_image)
-        x = self.stack(self.embed(text), image_BND, text, image)
+        num_texts = len(token) // text_copies
+        once = {name: array[:num_texts] for name, array in text.items()}
+        x = self.stack(self.embed(once), image_BND, (once, text), image)
         return x if scored is None else gather_positions(x, scored)
 
 
@@ -174,10 +182,19 @@ class StreamStack(Module):
 
     @nn.compact
     def __call__(
-        self, text_BLD: jax.Array, image_BND: jax.Array, text: Mapping, image: Mapping
+        self,
+        text_TLD: jax.Array,
+        image_BND: jax.Array,
+        texts: tuple[Mapping, Mapping],
+        image: Mapping,
     ) -> jax.Array:
-        """States [B, L + N, D] from both embeddings and their arrays."""
-        options = self.options
+        """States [B, L + N, D] from both embeddings and their arrays.
+
+        Args:
+          text_TLD: of the first T rows, whose texts the other rows repeat.
+          texts: the arrays of T rows, and of all.
+        """
+        options, (once, text) = self.options, texts
         of_image = dataclasses.replace(
             options,
             heads=options.image_heads or options.heads,
@@ -187,20 +204,24 @@ class StreamStack(Module):
         )
         own = [
             prepare(self, each, AttentionInputs(*(_attended(group),) * 2, "full"))
-            for each, group in ((options, text), (of_image, image))
+            for each, group in ((options, once), (of_image, image), (options, text))
         ]
         segments = [{"segment": group["segment"]} for group in (text, image)]
         across = [
             prepare(self, of_image, AttentionInputs(query, key))
             for query, key in (segments, segments[::-1])
         ]
+
+        def copies(x_TLD: jax.Array) -> jax.Array:
+            return jnp.tile(x_TLD, (len(image_BND) // len(x_TLD), 1, 1))
+
         block = Block(options, parent=None)
         co_block = CoBlock(options, of_image, parent=None)
 
         image_block = Block(of_image, parent=None)
 
         def init_blocks(key):
-            one = lambda key: block.init(key, text_BLD, own[0])["params"]  # noqa: E731
+            one = lambda key: block.init(key, text_TLD, own[0])["params"]  # noqa: E731
             return _stacked(one, key, options.layers)
 
         def init_image(key):
@@ -209,14 +230,14 @@ class StreamStack(Module):
 
         def init_upper(key):
             def one(key):
-                streams = text_BLD, image_BND, across, own[1]
+                streams = copies(text_TLD), image_BND, across, own[1]
                 return co_block.init(key, *streams)["params"]
 
             return _stacked(one, key, options.co_layers)
 
         blocks = self.param("blocks", init_blocks)
         upper = self.param("fusion", init_upper)
-        x, y = text_BLD, image_BND
+        x, y, of_text = text_TLD, image_BND, own[0]
 
         def rngs():
             if options.has_dropout and self.has_rng("dropout"):
@@ -231,13 +252,15 @@ class StreamStack(Module):
                 y = image_block.apply(of_layer, y, own[1], rngs=rngs()).states
         for layer in range(options.layers):
             number = layer - (options.layers - options.co_layers)
+            if number == 0:
+                x, of_text = copies(x), own[2]
             if number >= 0:
                 params = jax.tree.map(lambda leaf, n=number: leaf[n], upper)
                 x, y = co_block.apply(
                     {"params": params}, x, y, across, own[1], rngs=rngs()
                 )
             params = jax.tree.map(lambda leaf, n=layer: leaf[n], blocks)
-            x = block.apply({"params": params}, x, own[0], rngs=rngs()).states
+            x = block.apply({"params": params}, x, of_text, rngs=rngs()).states
         return jnp.concatenate([x, y], axis=1)
 
 

@@ -87,6 +87,7 @@ class StatesOfOutputs:
         *,
         num_keys: int | None = None,
         encoded: Encoded | None = None,
+        text_copies: int = 1,
     ) -> jax.Array:
         """See `BoundNetwork.states`."""
         given = {"num_keys": num_keys, "encoded": encoded}
@@ -125,6 +126,7 @@ class BoundNetwork(Protocol):
         *,
         num_keys: int | None = None,
         encoded: Encoded | None = None,
+        text_copies: int = 1,
     ) -> jax.Array:
         """States [B, L, D]; that of a query depends only on the keys it attends to.
 
@@ -134,6 +136,8 @@ class BoundNetwork(Protocol):
           num_keys: only this many first positions serve as keys; the others are
             queries, which read one vector instead of their tokens. None: all.
           encoded: the result of `encode`, for an encoder-decoder.
+          text_copies: the rows repeat the texts of the first ones this many times, each
+            time beside other pictures; layers that read only texts may read them once.
         """
 
     def outputs(

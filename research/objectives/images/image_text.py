@@ -376,6 +376,20 @@ class Objective(picture_rows.PictureRows):
             ),
         )
 
+    @property
+    def asks_match(self) -> bool:  # type: ignore[override]
+        return self.match != "none"
+
+    def match_values(
+        self, net: networks.BoundNetwork, batch: Batch, text_copies: int = 1
+    ) -> jax.Array:
+        """[B] float32: probabilities that text and picture of `pair_input` match."""
+        states = net.states(
+            self.group(batch), scored=self.pooled(batch), text_copies=text_copies
+        )
+        logits = self.pooled_logits(net, "match", states)
+        return jax.nn.softmax(logits)[:, int(self.match_label == "matched")]
+
     def _region_terms(
         self, net: networks.BoundNetwork, states: jax.Array, batch: Batch
     ) -> dict[str, Term]:

@@ -55,6 +55,7 @@ class PictureRows(objectives.Objective):
 
     pattern = "general"  # padding of the text is between it and the image
     min_length = 3
+    asks_match = False  # True if it has `match_values`
 
     @property
     def store(self) -> pictures.Store:
@@ -213,6 +214,12 @@ class PictureRows(objectives.Objective):
             )
             x = (text * image).astype(pooled.dtype)
         return net.head(name, x)
+
+    def match_values(
+        self, net: networks.BoundNetwork, batch: Batch, text_copies: int = 1
+    ) -> jax.Array:
+        """[B] float32: more for rows of `pair_input` whose text is the picture's."""
+        raise NotImplementedError
 
     def pooled_at(self, batch: Batch) -> list[int]:
         """The positions of these states: bos and the picture's first position."""

@@ -2,6 +2,7 @@
 
 # B rows, K scored tokens, C scored regions, V vocabulary, N captions, P pictures
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -19,6 +20,9 @@ TOP = 5
 
 MOST_PAIRS = 256
 """Captions that a model which reads both sides at once compares with a picture."""
+
+BLOCK = 16
+"""Pictures, and texts, of which such a model reads all pairs in one pass."""
 
 
 class Guess(NamedTuple):
@@ -116,7 +120,7 @@ def nearest_captions(
     The right one is last if it is not among them.
 
     A run of clip compares them by the cosines of vectors; a run that reads both sides
-    at once, by the probability that they belong together.
+    at once, by the probability that they belong together, or its score.
 
     Args:
       model: the result of `open_run`.
@@ -130,9 +134,9 @@ def nearest_captions(
         pictures = model.encode_stored(shown)
         pictures /= np.maximum(np.linalg.norm(pictures, axis=1, keepdims=True), 1e-12)
         values = pictures @ vectors.T
-    elif getattr(run.objective, "match", "none") != "none":
+    elif getattr(run.objective, "asks_match", False):
         texts, of = texts[:MOST_PAIRS], of[:MOST_PAIRS]
-        values = match_probabilities(run, texts, shown)
+        values = match_values(run, texts, shown)
     else:
         return []
     found = []
@@ -148,36 +152,37 @@ def nearest_captions(
     return found
 
 
-def match_probabilities(
-    run: Any, texts: Sequence[str], pictures: Sequence[int], rows: int = 64
-) -> np.ndarray:
-    """[P, N]: the probability that a picture and a text belong together.
+def match_values(run: Any, texts: Sequence[str], pictures: Sequence[int]) -> np.ndarray:
+    """[P, N]: the objective's `match_values` of each picture with each text.
 
     Each pair is a row of its own, with nothing hidden.
     """
     objective, vocab = run.objective, run.vocabulary.vocab
     length = run.config.data.length
-    whole = objective.with_fields(match="separate", alignment=0.0)
-    is_one = int(objective.match_label == "matched")
 
     @jax.jit
     def predict(params: Any, batch: Any) -> jax.Array:
         def forward(net: networks.BoundNetwork) -> jax.Array:
-            pooled = net.states(whole.group(batch), scored=whole.pooled(batch))
-            return jax.nn.softmax(whole.pooled_logits(net, "match", pooled))
+            return objective.match_values(net, batch, text_copies=BLOCK)
 
         return networks.apply(run.network, params, forward)
 
-    pairs = [(text, picture) for picture in pictures for text in texts]
-    found = []
-    for begin in range(0, len(pairs), rows):
-        some = pairs[begin : begin + rows]
-        count = len(some)
-        some = some + some[-1:] * (rows - count)
-        example = pair_examples(run.vocabulary, some, length - 2)
-        batch = whole.pair_input(example, vocab, length)
-        found.append(np.asarray(predict(run.params, batch))[:count, is_one])
-    return np.concatenate(found).reshape(len(pictures), len(texts))
+    found = np.empty((len(pictures), len(texts)), np.float32)
+    for row, column in itertools.product(
+        range(0, len(pictures), BLOCK), range(0, len(texts), BLOCK)
+    ):
+        some, beside = pictures[row : row + BLOCK], texts[column : column + BLOCK]
+        count = len(some), len(beside)
+        some = [*some, *some[-1:] * (BLOCK - len(some))]
+        beside = [*beside, *beside[-1:] * (BLOCK - len(beside))]
+        pairs = [(text, picture) for picture in some for text in beside]
+        example = pair_examples(run.vocabulary, pairs, length - 2)
+        batch = objective.pair_input(example, vocab, length)
+        values = np.asarray(predict(run.params, batch)).reshape(BLOCK, BLOCK)
+        found[row : row + BLOCK, column : column + BLOCK] = values[
+            : count[0], : count[1]
+        ]
+    return found
 
 
 def pair_examples(

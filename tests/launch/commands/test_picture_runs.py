@@ -19,10 +19,12 @@ from tests.testing.tiny_runs import save_untrained
 COLOURS = {"red": (250, 0, 0), "green": (0, 200, 0), "blue": (0, 0, 250)}
 BOXES = {"objective.region_rate": 0.5, "model.co_layers": 1}
 LABELLED = {"objective.name": "picture_classification", "objective.regions": "patches"}
+RANKED = {"objective.name": "picture_retrieval", "model.co_layers": 1}
 RUNS = {
     "clip": ("clip", {}),
     "picture_classification": ("visualbert", LABELLED),
     "vilbert": ("vilbert", BOXES),
+    "picture_retrieval": ("vilbert", RANKED),
 }
 
 
@@ -136,9 +138,10 @@ def test_ranks_of_all_pairs_are_those_of_vectors():
     np.testing.assert_array_equal(found, retrieval_ranks(image, text, picture))
 
 
-def test_a_run_that_reads_both_ranks_all_pairs(folder, capsys):
+@pytest.mark.parametrize("name", ["vilbert", "picture_retrieval"])
+def test_a_run_that_reads_both_ranks_all_pairs(folder, capsys, name):
     data = f"--data={folder / 'd' / 'valid.captioned'}"
-    workdir = f"--workdir={folder / 'vilbert'}"
+    workdir = f"--workdir={folder / name}"
     assert run(score, workdir, "--task=retrieval", data) == DONE
     out = capsys.readouterr().out
     assert "retrieval: 7 pictures, 7 captions" in out and "retrieval-match-3-" in out
@@ -153,6 +156,9 @@ def test_my_pictures_are_shown_with_what_a_run_predicts(folder, tmp_path, capsys
     assert "picture 0 of the caption: 8 x 8 pixels, 2 regions" in out
     for words in ("hidden [", " → ", "they match with probability", "nearest captions"):
         assert words in out
+    flags = [*shown, f"--workdir={folder / 'picture_retrieval'}"]
+    assert run(show, *flags, "--rows=3") == DONE
+    assert "nearest captions" in capsys.readouterr().out
     assert out.count("predicted of a hidden word, ") >= 3
     page = tmp_path / "a.html"
     assert run(show, *shown, f"--workdir={folder / 'clip'}", f"--html={page}") == DONE

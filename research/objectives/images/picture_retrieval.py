@@ -1,0 +1,141 @@
+"""Retrieval by a score of each picture with each caption, for fine-tuning (ViLBERT)."""
+
+# B batch (of all devices), C choices, N = 1 + regions
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from research import networks
+from research.contract.batch import ArraySpec, Batch, Example, VocabInfo
+from research.contract.fields import choice, number
+from research.data.read.formats.captioned import IMAGE
+from research.objectives.images import picture_rows
+from research.objectives.layout.mean_state import mean_state
+from research.objectives.losses.contrastive import MASKED_LOGIT
+from research.objectives.losses.cross_entropy import Term, with_accuracy
+
+
+@dataclass(frozen=True)
+class Objective(picture_rows.PictureRows):
+    """Reads rows of `image_text` in which nothing is hidden, also of wrong pairs.
+
+    Each caption of the batch is read with its own picture and with those of the C - 1
+    rows before it. Its own should have the highest score of these C, and each picture
+    should have the highest score with its own caption (Lu et al. 2019, section 3.3:
+    one choice of four pairs). `regions`, `patch`, `box` and `pool` are those of the run
+    from which training starts (train.init_from).
+    """
+
+    choices: int = number(4, least=2)  # C, pictures that a caption is read with, at
+    # most those of the batch
+    caption: str = choice("first", ("first", "mean"))  # what represents the text where
+    # `pool` is product: the state at bos, or the mean of all, as of encoders of
+    # sentences
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.caption == "mean" and self.pool != "product":
+            raise ValueError(f"caption mean needs pool product, not {self.pool}")
+
+    supports_accumulation = False
+    asks_match = True
+    shown_answers: ClassVar = {
+        "choice": "a caption and its picture are read: whether they are is asked"
+    }
+
+    def batch_spec(self, length: int) -> dict[str, ArraySpec]:
+        own = {"picture": ArraySpec(()), "pair_weight": ArraySpec((), np.float32)}
+        return self.picture_specs(length) | own
+
+    def corrupt(
+        self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
+    ) -> dict[str, np.ndarray]:
+        """Hides nothing.
+
+        Raises:
+          UserError: a caption names a picture that `images` lacks.
+        """
+        here = example.length > 0
+        number = example.arrays[IMAGE][:, 0] if here.size else np.zeros(0, np.int32)
+        return self.pair_input(example, vocab, length) | {
+            "picture": np.where(here, number, 0).astype(np.int32),
+            "pair_weight": here.astype(np.float32),
+        }
+
+    def needs(self, vocab: VocabInfo) -> networks.Needs:
+        return self.row_needs(self.pooled_heads("score", 1, dropout=True))
+
+    def loss(
+        self, net: networks.BoundNetwork, batch: Batch, key: jax.Array
+    ) -> tuple[dict[str, Term], Any]:
+        """Terms: choice, the mean over both directions, and accuracy (a metric).
+
+        A row of weight 0, or another one of the same picture, is no choice.
+        """
+        weight, picture = batch["pair_weight"], batch["picture"]
+        count = min(self.choices, len(weight))
+
+        def before(array: jax.Array) -> jax.Array:
+            """[C, B, ...]: of the pictures that are read with each caption."""
+            return jnp.stack([jnp.roll(array, n, axis=0) for n in range(count)])
+
+        score = self._scores(net, batch, before)
+        same = before(picture) == picture[None]
+        is_pair = before(weight) * weight[None] > 0
+        is_choice = (is_pair & ~same).at[0].set(True)
+        score = jnp.where(is_choice, score, MASKED_LOGIT)
+        of_picture = jnp.stack([jnp.roll(each, -n) for n, each in enumerate(score)])
+        total = sum(
+            jnp.sum(weight * (jax.nn.logsumexp(each, axis=0) - each[0]))
+            for each in (score, of_picture)
+        )
+        correct = jnp.sum(weight * (jnp.argmax(score, axis=0) == 0))
+        term = Term(total / 2, jnp.sum(weight))
+        return with_accuracy("choice", term, jax.lax.stop_gradient(correct)), ()
+
+    def _scores(
+        self, net: networks.BoundNetwork, batch: Batch, before: Callable
+    ) -> jax.Array:
+        """[C, B]: the scores of the captions [B] with several pictures each."""
+        count = batch["pixels"].shape[1]
+
+        def pairs(array: jax.Array) -> jax.Array:
+            image = before(array[:, -count:])
+            text = jnp.broadcast_to(
+                array[:, :-count], (len(image), *array[:, :-count].shape)
+            )
+            return jnp.concatenate([text, image], axis=2).reshape(-1, *array.shape[1:])
+
+        group = {name: pairs(array) for name, array in self.group(batch).items()}
+        num_choices = len(group["token"]) // len(batch["token"])
+        return self._score_rows(net, group, batch, num_choices).reshape(num_choices, -1)
+
+    def _score_rows(
+        self, net: networks.BoundNetwork, group: Any, batch: Batch, text_copies: int
+    ) -> jax.Array:
+        """[rows]: the scores of the rows of a network input.
+
+        Args:
+          batch: its arrays before `text_copies`.
+        """
+        before = self.pooled(batch)[0]
+        scored = jnp.broadcast_to(before, (len(group["token"]), len(before)))
+        if self.caption == "first":
+            states = net.states(group, scored=scored, text_copies=text_copies)
+        else:
+            every = net.states(group, text_copies=text_copies)
+            length = every.shape[1] - batch["pixels"].shape[1]
+            mean = mean_state(every[:, :length], group["segment"][:, :length])
+            states = jnp.stack([mean, every[:, length]], axis=1)
+        return self.pooled_logits(net, "score", states)[:, 0]
+
+    def match_values(
+        self, net: networks.BoundNetwork, batch: Batch, text_copies: int = 1
+    ) -> jax.Array:
+        """[B] float32: the scores of rows of `pair_input`."""
+        return self._score_rows(net, self.group(batch), batch, text_copies)
