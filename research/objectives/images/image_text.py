@@ -377,7 +377,7 @@ class Objective(picture_rows.PictureRows):
         )
 
     @property
-    def asks_match(self) -> bool:  # type: ignore[override]
+    def asks_match(self) -> bool:
         return self.match != "none"
 
     def match_values(

@@ -37,16 +37,16 @@ class Objective(picture_rows.PictureRows):
     # `pool` is product: the state at bos, or the mean of all, as of encoders of
     # sentences
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.caption == "mean" and self.pool != "product":
-            raise ValueError(f"caption mean needs pool product, not {self.pool}")
-
     supports_accumulation = False
     asks_match = True
     shown_answers: ClassVar = {
         "choice": "a caption and its picture are read: whether they are is asked"
     }
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.caption == "mean" and self.pool != "product":
+            raise ValueError(f"caption mean needs pool product, not {self.pool}")
 
     def batch_spec(self, length: int) -> dict[str, ArraySpec]:
         own = {"picture": ArraySpec(()), "pair_weight": ArraySpec((), np.float32)}
@@ -90,16 +90,17 @@ class Objective(picture_rows.PictureRows):
         is_choice = (is_pair & ~same).at[0].set(True)
         score = jnp.where(is_choice, score, MASKED_LOGIT)
         of_picture = jnp.stack([jnp.roll(each, -n) for n, each in enumerate(score)])
-        total = sum(
-            jnp.sum(weight * (jax.nn.logsumexp(each, axis=0) - each[0]))
-            for each in (score, of_picture)
-        )
+        both = jnp.stack([score, of_picture])
+        total = jnp.sum(weight[None] * (jax.nn.logsumexp(both, axis=1) - both[:, 0]))
         correct = jnp.sum(weight * (jnp.argmax(score, axis=0) == 0))
         term = Term(total / 2, jnp.sum(weight))
         return with_accuracy("choice", term, jax.lax.stop_gradient(correct)), ()
 
     def _scores(
-        self, net: networks.BoundNetwork, batch: Batch, before: Callable
+        self,
+        net: networks.BoundNetwork,
+        batch: Batch,
+        before: Callable[[jax.Array], jax.Array],
     ) -> jax.Array:
         """[C, B]: the scores of the captions [B] with several pictures each."""
         count = batch["pixels"].shape[1]

@@ -2,7 +2,6 @@
 
 # B rows, K scored tokens, C scored regions, V vocabulary, N captions, P pictures
 
-import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -168,20 +167,15 @@ def match_values(run: Any, texts: Sequence[str], pictures: Sequence[int]) -> np.
         return networks.apply(run.network, params, forward)
 
     found = np.empty((len(pictures), len(texts)), np.float32)
-    for row, column in itertools.product(
-        range(0, len(pictures), BLOCK), range(0, len(texts), BLOCK)
-    ):
-        some, beside = pictures[row : row + BLOCK], texts[column : column + BLOCK]
-        count = len(some), len(beside)
-        some = [*some, *some[-1:] * (BLOCK - len(some))]
-        beside = [*beside, *beside[-1:] * (BLOCK - len(beside))]
-        pairs = [(text, picture) for picture in some for text in beside]
-        example = pair_examples(run.vocabulary, pairs, length - 2)
-        batch = objective.pair_input(example, vocab, length)
-        values = np.asarray(predict(run.params, batch)).reshape(BLOCK, BLOCK)
-        found[row : row + BLOCK, column : column + BLOCK] = values[
-            : count[0], : count[1]
-        ]
+    for first in range(0, len(pictures), BLOCK):
+        row = np.minimum(np.arange(first, first + BLOCK), len(pictures) - 1)
+        for begin in range(0, len(texts), BLOCK):
+            column = np.minimum(np.arange(begin, begin + BLOCK), len(texts) - 1)
+            pairs = [(texts[n], pictures[m]) for m in row for n in column]
+            example = pair_examples(run.vocabulary, pairs, length - 2)
+            batch = objective.pair_input(example, vocab, length)
+            values = np.asarray(predict(run.params, batch))
+            found[np.ix_(row, column)] = values.reshape(BLOCK, BLOCK)
     return found
 
 
