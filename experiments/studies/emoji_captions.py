@@ -22,9 +22,9 @@ or tf-idf of one to three letters in as many dimensions as named. `compare` pred
 tf-idf of words and of letters of the captions, which are in one language, the stored
 vectors, and these with words: by ridge regression of means of colours, by that of what
 the pictures' tower of CLIP reads (model.feature_layers=gradients), and by a Gaussian
-kernel of the latter. It prints R@k of each, and of runs of CLIP (a folder for each
-seed, with one run for each fold) in the mean; `more` is how much more the runs have,
-with an interval over groups and seeds. `pivot` ranks the captions of one language for
+kernel of the latter. It prints R@k of each, and of runs (a folder for each seed, with
+one run for each fold) in the mean; `more` is how much more the runs have, with an
+interval over groups and seeds. `pivot` ranks the captions of one language for
 those of another: by the vectors of both, and by that of the picture which is nearest to
 the caption.
 """
@@ -253,7 +253,7 @@ def _some_words(caption: str, rng: random.Random) -> str:
 
 
 def compare(folder: str, *seeds: str) -> dict[str, Any]:
-    """R@k of runs, of their mean and of regressions, and how much more CLIP has.
+    """R@k of runs, of their mean and of regressions, and how much more runs have.
 
     Args:
       folder: of `folds`, of captions in one language.
@@ -272,7 +272,7 @@ def compare(folder: str, *seeds: str) -> dict[str, Any]:
     )
     found = {seed: _by_side(own) for seed, own in zip(seeds, runs, strict=True)}
     if seeds:
-        found["CLIP"] = _by_side(runs.mean(axis=0))
+        found["mean of runs"] = _by_side(runs.mean(axis=0))
     for name, every in hits.items():
         own = np.concatenate(every)
         found[name] = _by_side(own)

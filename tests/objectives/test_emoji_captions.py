@@ -98,7 +98,7 @@ def test_differences_are_paired_by_query(tmp_path):
         file.write_text("\n".join(lines))
     found = emoji_captions.compare(folder, str(run))
     for side in emoji_captions.SIDES:
-        assert found["CLIP"][side] == found[wanted][side] != [1, 1, 1]
+        assert found["mean of runs"][side] == found[wanted][side] != [1, 1, 1]
         assert found[wanted]["more"][side] == [[0, 0, 0]] * 3
 
 
