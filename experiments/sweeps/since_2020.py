@@ -41,13 +41,12 @@ ARMS = {
     "DeBERTaV3": ("experiments/deberta_v3.py", {}),
 }
 SEEDS = 3
-BUDGET = 2
-"""A multiple of LM's FLOPs for the scale's steps."""
 
 
 def sweep(
-    scale: str, tasks: Mapping[str, Task] | None = None, *, multiple: float = BUDGET
+    scale: str, tasks: Mapping[str, Task] | None = None, *, multiple: float = 2
 ) -> Iterator[tuple]:
+    """The trials, each with this multiple of LM's FLOPs for the scale's steps."""
     chosen = finetuning.own_tasks("since_2020", tasks, scale) if tasks else {}
     shape, budget = SCALES[scale].shape, SCALES[scale].pretraining
     reference = "experiments/mlm.py", SHARED | shape | budget | {"train.eval_every": 0}
