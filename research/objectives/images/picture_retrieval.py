@@ -14,6 +14,7 @@ from research import networks
 from research.contract.batch import ArraySpec, Batch, Example, VocabInfo
 from research.contract.fields import choice, number
 from research.data.read.formats.captioned import IMAGE
+from research.data.store import pictures
 from research.objectives.images import picture_rows
 from research.objectives.layout.mean_state import mean_state
 from research.objectives.losses.contrastive import MASKED_LOGIT
@@ -61,9 +62,9 @@ class Objective(picture_rows.PictureRows):
           UserError: a caption names a picture that `images` lacks.
         """
         here = example.length > 0
-        number = example.arrays[IMAGE][:, 0] if here.size else np.zeros(0, np.int32)
+        picture = pictures.picture_numbers(example.arrays[IMAGE], here, self.store)
         return self.pair_input(example, vocab, length) | {
-            "picture": np.where(here, number, 0).astype(np.int32),
+            "picture": picture.astype(np.int32),
             "pair_weight": here.astype(np.float32),
         }
 
@@ -94,7 +95,7 @@ class Objective(picture_rows.PictureRows):
         total = jnp.sum(weight[None] * (jax.nn.logsumexp(both, axis=1) - both[:, 0]))
         correct = jnp.sum(weight * (jnp.argmax(score, axis=0) == 0))
         term = Term(total / 2, jnp.sum(weight))
-        return with_accuracy("choice", term, jax.lax.stop_gradient(correct)), ()
+        return with_accuracy("choice", term, correct), ()
 
     def _scores(
         self,
@@ -106,11 +107,10 @@ class Objective(picture_rows.PictureRows):
         count = batch["pixels"].shape[1]
 
         def pairs(array: jax.Array) -> jax.Array:
-            image = before(array[:, -count:])
-            text = jnp.broadcast_to(
-                array[:, :-count], (len(image), *array[:, :-count].shape)
-            )
-            return jnp.concatenate([text, image], axis=2).reshape(-1, *array.shape[1:])
+            image, text = before(array[:, -count:]), array[None, :, :-count]
+            texts = jnp.repeat(text, len(image), axis=0)
+            found = jnp.concatenate([texts, image], axis=2)
+            return found.reshape(-1, *array.shape[1:])
 
         group = {name: pairs(array) for name, array in self.group(batch).items()}
         num_choices = len(group["token"]) // len(batch["token"])
@@ -119,20 +119,16 @@ class Objective(picture_rows.PictureRows):
     def _score_rows(
         self, net: networks.BoundNetwork, group: Any, batch: Batch, text_copies: int
     ) -> jax.Array:
-        """[rows]: the scores of the rows of a network input.
-
-        Args:
-          batch: its arrays before `text_copies`.
-        """
-        before = self.pooled(batch)[0]
-        scored = jnp.broadcast_to(before, (len(group["token"]), len(before)))
+        """The scores of a network input made of `batch`, one for each of its rows."""
+        at = jnp.array(self.pooled_at(batch))
         if self.caption == "first":
+            scored = jnp.broadcast_to(at, (len(group["token"]), len(at)))
             states = net.states(group, scored=scored, text_copies=text_copies)
         else:
             every = net.states(group, text_copies=text_copies)
-            length = every.shape[1] - batch["pixels"].shape[1]
+            length = self.pooled_at(batch)[1]
             mean = mean_state(every[:, :length], group["segment"][:, :length])
-            states = jnp.stack([mean, every[:, length]], axis=1)
+            states = every[:, at].at[:, 0].set(mean)
         return self.pooled_logits(net, "score", states)[:, 0]
 
     def match_values(

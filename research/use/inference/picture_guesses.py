@@ -21,7 +21,7 @@ MOST_PAIRS = 256
 """Captions that a model which reads both sides at once compares with a picture."""
 
 BLOCK = 16
-"""Pictures, and texts, of which such a model reads all pairs in one pass."""
+"""Pictures, and texts, at most, of which such a model reads all pairs in one pass."""
 
 
 class Guess(NamedTuple):
@@ -158,24 +158,25 @@ def match_values(run: Any, texts: Sequence[str], pictures: Sequence[int]) -> np.
     """
     objective, vocab = run.objective, run.vocabulary.vocab
     length = run.config.data.length
+    height, width = min(BLOCK, len(pictures)), min(BLOCK, len(texts))
 
     @jax.jit
     def predict(params: Any, batch: Any) -> jax.Array:
         def forward(net: networks.BoundNetwork) -> jax.Array:
-            return objective.match_values(net, batch, text_copies=BLOCK)
+            return objective.match_values(net, batch, text_copies=height)
 
         return networks.apply(run.network, params, forward)
 
     found = np.empty((len(pictures), len(texts)), np.float32)
-    for first in range(0, len(pictures), BLOCK):
-        row = np.minimum(np.arange(first, first + BLOCK), len(pictures) - 1)
-        for begin in range(0, len(texts), BLOCK):
-            column = np.minimum(np.arange(begin, begin + BLOCK), len(texts) - 1)
+    for first in range(0, len(pictures), height):
+        row = np.minimum(np.arange(first, first + height), len(pictures) - 1)
+        for begin in range(0, len(texts), width):
+            column = np.minimum(np.arange(begin, begin + width), len(texts) - 1)
             pairs = [(texts[n], pictures[m]) for m in row for n in column]
             example = pair_examples(run.vocabulary, pairs, length - 2)
             batch = objective.pair_input(example, vocab, length)
             values = np.asarray(predict(run.params, batch))
-            found[np.ix_(row, column)] = values.reshape(BLOCK, BLOCK)
+            found[np.ix_(row, column)] = values.reshape(height, width)
     return found
 
 
