@@ -4,7 +4,7 @@ import dataclasses
 import inspect
 import reprlib
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from etils import epath
@@ -110,7 +110,7 @@ def load_config(
     set_layers(config, given)
     _fit_warmup(config, given)
     if reads_start:
-        _tell_unread(config, overrides)
+        _tell_unread(flatten(config), overrides)
     typed = Config.of(config)
     if reads_start:
         sections.check_split(typed.data)
@@ -124,7 +124,9 @@ def load_config(
     if typed.model.spelled_by and is_of_pieces(typed.data):
         raise networks.no_spelling(typed.model.spelled_by)
     if typed.train.phases:
-        run_phases(typed)
+        run_phases(typed)  # which checks them
+        for _, changes in typed.train.phases if reads_start else []:
+            _tell_unread(flatten(config) | changes, changes)
     return typed
 
 
@@ -140,13 +142,13 @@ def _fit_warmup(config: ConfigDict, given: Collection[str]) -> None:
         config.optimizer.warmup_steps = steps // 10
 
 
-def _tell_unread(config: ConfigDict, overrides: Mapping[str, Any]) -> None:
+def _tell_unread(flat: Mapping[str, Any], given: Iterable[str]) -> None:
     """Prints a line for each given key that is unused without another one."""
-    flat, default = flatten(config), flatten(base.every_key())
+    default = flatten(base.every_key())
     read_with = dict(READ_WITH)
     chosen = {
-        "objective": objective_class(config.objective.name),
-        "model": networks.FOLDER.part_class(config.model.network, "model.network"),
+        "objective": objective_class(flat["objective.name"]),
+        "model": networks.FOLDER.part_class(flat["model.network"], "model.network"),
     }
     for section, cls in chosen.items():
         for field in dataclasses.fields(cls):
@@ -160,7 +162,7 @@ def _tell_unread(config: ConfigDict, overrides: Mapping[str, Any]) -> None:
     for key, (needed, values) in read_with.items():
         found = flat[needed]
         is_read = found in values if values else found
-        if key in overrides and flat[key] != default[key] and not is_read:
+        if key in given and flat[key] != default[key] and not is_read:
             needs = f"{needed}={' or '.join(values)}" if values else needed
             print(
                 f"{key}={flat[key]} is not read: it needs {needs}, but that is "

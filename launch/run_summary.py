@@ -12,6 +12,7 @@ from launch.measure.accelerators import find_chip
 from research.config.config import Config
 from research.evaluation.learning import learning_warnings, writing_note
 from research.files.existence import exists
+from research.generation.generate import own_method
 from research.metrics import notes_lines, ranges_line
 from research.objectives import Objective
 from research.predictions import Prediction, prediction_kind
@@ -38,7 +39,7 @@ def print_summary(workdir: str, result: Mapping[str, Any], config: Config) -> No
             result,
             config.objective,
             len(fields),
-            method="sample" if writing_note(result, config.objective) else "",
+            draws=bool(writing_note(result, config.objective)),
         ),
     ]:
         if line:
@@ -50,14 +51,15 @@ def summary_lines(
     result: Mapping[str, Any],
     objective: Objective,
     num_texts: int = 1,
-    method: str = "",
+    *,
+    draws: bool = False,
 ) -> list[str]:
     """Lines for the user.
 
     Args:
       result: the content of result.json.
       num_texts: texts per example (data.fields).
-      method: the sampler with which it writes; "": greedy.
+      draws: it is to write by a sampler that draws, if it can.
     """
     steps, tokens = result["steps"], result.get("tokens_seen", 0)
     seconds, total = result["train_seconds"], result["wall_seconds"]
@@ -72,7 +74,7 @@ def summary_lines(
             f"{result['compile_seconds']:.0f} compiling, {rest:.0f} for data, "
             "evaluations and checkpoints"
         )
-    commands = next_commands(workdir, objective, num_texts, method)
+    commands = next_commands(workdir, objective, num_texts, draws)
     return [line, f"next: {' | '.join(commands)}"]
 
 
@@ -98,7 +100,7 @@ def _utilisation(flops_per_second: float) -> str:
 
 
 def next_commands(
-    workdir: str, objective: Objective, num_texts: int, method: str
+    workdir: str, objective: Objective, num_texts: int, draws: bool
 ) -> list[str]:
     """Commands that use a run, the most specific first."""
     use = f"--workdir={workdir}"
@@ -112,7 +114,8 @@ def next_commands(
         if objective.fills_masks:
             found.append(f'palimpsest fill {use} "The [MASK] is old."')
         elif objective.writers:
-            flag = f" --method={method}" if method else ""
+            method = own_method(objective, draws=draws)
+            flag = f" --method={method}" if method != own_method(objective) else ""
             found.append(f'palimpsest generate {use} "The"{flag}')
         if objective.pattern == "self":  # vectors of words
             found.append(f"palimpsest vectors {use} --to=vectors.txt")

@@ -59,7 +59,9 @@ def sweep(
     def keys(row: str, base: Mapping[str, Any]) -> dict[str, Any]:
         experiment, arm = ARMS[row]
         own = _like(reference, (experiment, dict(base)), row)
-        steps = budgets.steps_for_flops(experiment, {**base, **arm, **own}, total)
+        sized = {**base, **arm, **own}  # but for keys of the experiment's optimizer
+        sized = {k: v for k, v in sized.items() if not k.startswith("optimizer.")}
+        steps = budgets.steps_for_flops(experiment, sized, total)
         own |= {"train.steps": steps, "train.checkpoint_every": steps}
         if row == "GPT-BERT":  # whose rate of masks falls over the run
             parts = base["objective.parts"]

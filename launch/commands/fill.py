@@ -75,7 +75,8 @@ def _print_table(masks: Any, written: str) -> None:
         return
     for mask in masks:
         for token in mask:
-            print(f"{token.probability:8.4f}  {token.text}")
+            text = token.text.replace("\n", "\\n")
+            print(f"{token.probability:8.4f}  {text}")
         print()
     if written:
         print(written)

@@ -36,7 +36,7 @@ from research.generation import samplers
 
 
 def run(args: argparse.Namespace) -> None:
-    if not args.workdir.startswith("hf:"):
+    if args.method and not args.workdir.startswith("hf:"):
         _sampler(args)  # rejects wrong options before anything is opened
     prompts = _prompts(args)
 
@@ -124,14 +124,14 @@ def _open(args: argparse.Namespace) -> tuple[Any, Mapping[str, Any]]:
     from etils import epath
 
     from launch.config import run_config
-    from research.generation.generate import find_writer
+    from research.generation.generate import find_writer, own_method
     from research.program.restored import restore_run
 
     workdir = epath.Path(args.workdir)
     config = run_config(workdir, args.overrides)
-    find_writer(config.objective, _sampler(args))  # before the parameters are read
-    run = restore_run(config, workdir, args.step)
-    return run, {}
+    own = {"method": own_method(config.objective)}
+    find_writer(config.objective, _sampler(args, own))  # before parameters are read
+    return restore_run(config, workdir, args.step), own
 
 
 def parser() -> cli.Parser:
@@ -147,7 +147,8 @@ def parser() -> cli.Parser:
     )
     methods = samplers.FOLDER.names()
     lines = [f"{name}, {line}" for name, line in samplers.FOLDER.lines().items()]
-    text = "; ".join([*lines, "of several parts PART.METHOD (greedy)"])
+    lines.append("of several parts PART.METHOD (greedy, or else the first that can)")
+    text = "; ".join(lines)
     parser.add_argument("--method", help=text)
     for name, fields in _flags().items():
         words: dict[str, list[str]] = {}

@@ -226,7 +226,7 @@ def _score_run(
     replace_text(folder / "scores.jsonl", "\n".join(lines) + "\n")
     print(f"{args.task} by {scorer.meaning} ({method})", *table_lines(table), sep="\n")
     if cut := sum(score.num_windows > 1 for own in scores for score in own):
-        print(f"{cut} texts are longer than data.length and were read in windows")
+        print(f"texts longer than data.length, read in windows: {cut}")
     print(folder)
 
 

@@ -26,7 +26,7 @@ MIN_TEXTS = 5
 PREFIXES = {LIKELIHOOD: "", PSEUDO_LIKELIHOOD: "pseudo-", BOUND: "bound on "}
 """Meaning of scores -> prefix of the names of their perplexities and bits."""
 
-MONTE_CARLO = "Monte Carlo margin"
+MONTE_CARLO = "Monte Carlo margin, bits a byte"
 """The column of the half width of the 95 % interval of a bound's bits per byte, only
 over its draws, which are independent between texts."""
 

@@ -134,7 +134,11 @@ def check_fills(objective: Any) -> None:
             for name in objectives.names()
             if objectives.make_objective(name).fills_masks
         ]
+        writers = objective.writers.values()
+        advice = f"these do: {', '.join(able)}"
+        if any(writer.write_order == "masks" for writer in writers):
+            advice = "palimpsest generate writes the masked tokens of a prompt"
         raise UserError(
             f"objective {objective.name} does not predict masked tokens in place; "
-            f"these do: {', '.join(able)}"
+            f"{advice}"
         )

@@ -13,7 +13,7 @@ from research.contract.batch import VocabInfo
 from research.contract.errors import UserError
 from research.distributed import sharding
 from research.generation.rows import map_rows
-from research.generation.samplers import FOLDER, Rows, Sampler, Writer
+from research.generation.samplers import FOLDER, Rows, Sampler, Writer, search
 from research.generation.written import Written
 from research.predictions import prediction_kind
 
@@ -154,6 +154,16 @@ def find_writer(objective: Any, sampler: Sampler) -> Any:
     legal = " or ".join(f"{each}.METHOD" if each else "METHOD" for each in able)
     methods = ", ".join(_methods(*able.values()))
     raise UserError(f"method of objective {name} is {legal}, where METHOD is {methods}")
+
+
+def own_method(objective: Any, *, draws: bool = False) -> str:
+    """The sampler with which an objective writes if none is named.
+
+    It is that of `search`, else the first that writes in the objective's order.
+    """
+    able = _methods(*objective.writers.values())
+    found = search({}, draws=draws)["method"]
+    return found if found in able or not able else able[0]
 
 
 def _methods(*writers: Any) -> list[str]:

@@ -101,3 +101,5 @@ def test_a_mask_is_not_filled_where_its_token_is_predicted_elsewhere():
         check_fills(objectives.make_objective(name))
         with pytest.raises(UserError, match=f"objective {name} does not predict"):
             check_fills(objectives.make_objective(name, **fields))
+    with pytest.raises(UserError, match="palimpsest generate writes the masked tok"):
+        check_fills(objectives.make_objective("masked_diffusion", block_size=4))

@@ -6,7 +6,7 @@ import pytest
 
 from research import networks, objectives
 from research.contract.errors import UserError
-from research.generation.generate import make_generate
+from research.generation.generate import make_generate, own_method
 from research.generation.samplers import FOLDER, make_sampler
 from research.generation.samplers.sample import Sampling
 from research.generation.samplers.shared.unmasking import Unmasking
@@ -160,6 +160,21 @@ def test_blocks_are_written_after_the_clean_ones_before_them(
 def loss_of(objective, network, params, batch):
     loss = lambda net: objective.loss(net, batch, None)[0]["diffusion"].total  # noqa: E731
     return float(networks.apply(network, params, loss))
+
+
+@pytest.mark.parametrize(
+    ("name", "method", "drawn"),
+    [
+        ("lm", "greedy", "sample"),
+        ("multi_token", "greedy", "sample"),
+        ("masked_diffusion", "ancestral", "ancestral"),
+        ("electra", "greedy", "sample"),  # which does not write: that says why
+    ],
+)
+def test_an_objective_writes_by_a_sampler_of_its_order(name, method, drawn):
+    objective = objectives.make_objective(name)
+    assert own_method(objective) == method
+    assert own_method(objective, draws=True) == drawn
 
 
 def test_what_cannot_be_written_is_one_line(make_model, mesh):

@@ -447,8 +447,11 @@ def test_every_key_declares_what_is_legal_and_has_a_legal_default():
     ],
 )
 def test_a_field_that_another_one_leaves_unread_is_told(spec, key, capsys):
+    told = f"{key}=0.5 is not read: it needs objective."
     config.load_config(spec, {key: 0.5})
-    assert f"{key}=0.5 is not read: it needs objective." in capsys.readouterr().err
+    assert told in capsys.readouterr().err
+    config.load_config(spec, {"train.phases": [[0.5, {key: 0.5}]]})
+    assert told in capsys.readouterr().err
 
 
 def test_a_size_of_a_file_that_has_sizes(tmp_path):

@@ -44,5 +44,8 @@ def test_a_run_that_was_resumed_has_no_parts():
 
 
 def test_what_has_learnt_little_is_shown_by_samples():
-    _, following = summary_lines("R", RESULT, make_objective("lm"), method="sample")
+    _, following = summary_lines("R", RESULT, make_objective("lm"), draws=True)
     assert 'generate --workdir=R "The" --method=sample |' in following
+    blocks = make_objective("masked_diffusion", block_size=4)  # which always draws
+    _, following = summary_lines("R", RESULT, blocks, draws=True)
+    assert 'generate --workdir=R "The" |' in following

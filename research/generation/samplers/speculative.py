@@ -44,6 +44,7 @@ class Sampler(samplers.Sampler):
     """Rows advance together, in each pass by the tokens that are right in all rows."""
 
     order = "left_to_right"
+    likeliest = True
 
     drafts: int = described(
         "tokens drafted in a pass; 0: all that the model predicts",

@@ -22,6 +22,7 @@ from research.data.tokenize.masked_text import encode_with_masks
 from research.evaluation.sentence_scores import Score, Scorer
 from research.evaluation.word_vectors import WordVectors
 from research.generation.fill import Candidate, check_length, make_fill
+from research.generation.generate import own_method
 from research.generation.rows import map_rows
 from research.generation.samplers import make_sampler
 from research.generation.text import NewText, all_or_error, caught, make_writer
@@ -471,7 +472,8 @@ class LanguageModel:
         """The `make_writer` result for these options, made once."""
         self.check_readout()
         try:
-            chosen = make_sampler(self.writing, **options)
+            own = {"method": own_method(self.run.objective)}
+            chosen = make_sampler({**own, **self.writing}, **options)
         except (TypeError, ValueError) as error:
             raise UserError(f"generate: {error}") from error
         make = functools.partial(make_writer, self.run, chosen, length=length)
