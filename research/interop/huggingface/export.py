@@ -48,6 +48,8 @@ PRECISION_AND_SPEED = ("attention", "dtype", "product_dtype", "remat", "scan_unr
 """Options of how a network is computed, not of what: Hugging Face has its own."""
 OTHER_MASK = 3
 """Options that another attention mask counts as, in the choice of the nearest."""
+NOT_STATES = ("head_", "pooler/", "future_")
+"""Beginnings of parameters that change no state: heads, blocks of later tokens."""
 POOLED_HEADS = ("label", "choice")
 """Heads that read one state of a text."""
 
@@ -71,8 +73,7 @@ def write_network(
     name, heads = _architecture(family, network.params)
     tensors, written = rows.write(family.rows(heads), network.params, sizes)
     left = sorted(set(network.params) - written)
-    heads_alone = ("head_", "pooler/")
-    if outside := [path for path in left if not path.startswith(heads_alone)]:
+    if outside := [path for path in left if not path.startswith(NOT_STATES)]:
         raise UserError(
             f"Hugging Face's {name} has no parameters for {', '.join(outside)}"
         )
@@ -83,7 +84,8 @@ def write_network(
     folders.write_folder(folder, config | dict(extra or {}), tensors)
     lines = [f"{name}, {sum(t.size for t in tensors.values()):,} numbers"]
     if left:
-        lines.append(f"left out, since {name} has no such head: {', '.join(left)}")
+        parts = dict.fromkeys(path.partition("/")[0] for path in left)
+        lines.append(f"left out, which {name} does not have: {', '.join(parts)}")
     if changed:
         lines.append(f"not in config.json, which has no such key: {', '.join(changed)}")
     return lines
