@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from experiments.sweeps import features, ulmfit
+from experiments.sweeps import features, since_2020, ulmfit
 from launch.sweeps import finetuning
 from launch.sweeps.scales import SCALES
 from launch.sweeps.tasks import Task
@@ -113,6 +113,14 @@ def test_stages_of_ulmfit_are_passes_of_their_texts():
     assert general * tokens / 103e6 == pytest.approx(14, rel=0.01)  # WikiText-103
     assert tuned * tokens / 5.85e6 == pytest.approx(15, rel=0.01)  # IMDb's texts
     assert classifier * budget.batch / 25_000 == pytest.approx(50, rel=0.01)
+
+
+def test_an_experiment_with_an_optimizer_of_its_own_gets_that_of_all(monkeypatch):
+    """GPT-BERT's has a key that AdamW lacks, and the scale names no optimizer."""
+    row = "GPT-BERT"
+    monkeypatch.setattr(since_2020, "ARMS", {row: since_2020.ARMS[row]})
+    monkeypatch.setattr(since_2020, "SEEDS", 1)
+    assert _rows("since_2020", "smoke")[row]["optimizer.name"] == "adamw"
 
 
 def test_the_first_stage_of_xnlg_has_the_batch_of_xlm():
