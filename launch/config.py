@@ -125,7 +125,8 @@ def load_config(
         raise networks.no_spelling(typed.model.spelled_by)
     if typed.train.phases:
         run_phases(typed)  # which checks them
-        for _, changes in typed.train.phases if reads_start else []:
+        if reads_start and "train.phases" in overrides:
+            changes = {k: v for _, own in typed.train.phases for k, v in own.items()}
             _tell_unread(flatten(config) | changes, changes)
     return typed
 

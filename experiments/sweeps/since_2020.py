@@ -59,7 +59,8 @@ def sweep(
     def keys(row: str, base: Mapping[str, Any]) -> dict[str, Any]:
         experiment, arm = ARMS[row]
         own = _like(reference, (experiment, dict(base)), row)
-        sized = {**base, **arm, **own}  # but for keys of the experiment's optimizer
+        # FLOPs do not depend on the optimizer, whose name and keys are not of one arm.
+        sized = {**base, **arm, **own}
         sized = {k: v for k, v in sized.items() if not k.startswith("optimizer.")}
         steps = budgets.steps_for_flops(experiment, sized, total)
         own |= {"train.steps": steps, "train.checkpoint_every": steps}

@@ -79,7 +79,7 @@ def _print_table(masks: Any, written: str) -> None:
             print(f"{token.probability:8.4f}  {text}")
         print()
     if written:
-        print(written)
+        print(written.replace("\n", "\\n"))
 
 
 def parser() -> cli.Parser:

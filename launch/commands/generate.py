@@ -109,6 +109,8 @@ def _prompts(args: argparse.Namespace) -> list[str]:
 
 def _open(args: argparse.Namespace) -> tuple[Any, Mapping[str, Any]]:
     """The run on its mesh (or hf: model on one device), and its generation options."""
+    from research.generation.generate import find_writer, own_method
+
     if args.workdir.startswith("hf:"):
         given = ["--step"] * bool(args.step)
         given += [f"--config.{key}" for key in args.overrides]
@@ -120,11 +122,12 @@ def _open(args: argparse.Namespace) -> tuple[Any, Mapping[str, Any]]:
         from research.use.inference.open_run import open_run
 
         model = open_run(args.workdir)
-        return model.run, model.writing
+        model.check_readout()
+        own = {"method": own_method(model.run.objective)}
+        return model.run, {**own, **model.writing}
     from etils import epath
 
     from launch.config import run_config
-    from research.generation.generate import find_writer, own_method
     from research.program.restored import restore_run
 
     workdir = epath.Path(args.workdir)

@@ -129,15 +129,16 @@ def check_fills(objective: Any) -> None:
       UserError: it does not.
     """
     if not objective.fills_masks:
-        able = [
-            name
-            for name in objectives.names()
-            if objectives.make_objective(name).fills_masks
-        ]
         writers = objective.writers.values()
-        advice = f"these do: {', '.join(able)}"
         if any(writer.write_order == "masks" for writer in writers):
             advice = "palimpsest generate writes the masked tokens of a prompt"
+        else:
+            able = [
+                name
+                for name in objectives.names()
+                if objectives.make_objective(name).fills_masks
+            ]
+            advice = f"these do: {', '.join(able)}"
         raise UserError(
             f"objective {objective.name} does not predict masked tokens in place; "
             f"{advice}"

@@ -159,7 +159,8 @@ def find_writer(objective: Any, sampler: Sampler) -> Any:
 def own_method(objective: Any, *, draws: bool = False) -> str:
     """The sampler with which an objective writes if none is named.
 
-    It is that of `search`, else the first that writes in the objective's order.
+    It is greedy (or sample, if `draws`), unless the objective can only write by others:
+    then the first of those. `find_writer` refuses it if the objective does not write.
     """
     able = _methods(*objective.writers.values())
     found = search({}, draws=draws)["method"]
