@@ -4,6 +4,9 @@ r"""Captions of emoji in five folds by groups of variants, and what retrieves th
     python -m experiments.studies.emoji_captions folds D/images.zip E/emoji.jsonl \
         E/folds hf:DIR
     python -m experiments.studies.emoji_captions compare E/folds runs/0 runs/1
+    python -m experiments.studies.emoji_captions features E/folds 0 runs/0/0
+    python -m experiments.studies.emoji_captions ranks E/folds 0 runs/streams/0 \
+        runs/0/0 runs/ranked
     python -m experiments.studies.emoji_captions captions D/captions.jsonl E/de.jsonl de
     python -m experiments.studies.emoji_captions folds D/images.zip E/de.jsonl \
         E/de letters:256
@@ -24,7 +27,9 @@ vectors, and these with words: by ridge regression of means of colours, by that 
 the pictures' tower of CLIP reads (model.feature_layers=gradients), and by a Gaussian
 kernel of the latter. It prints R@k of each, and of runs (a folder for each seed, with
 one run for each fold) in the mean; `more` is how much more the runs have, with an
-interval over groups and seeds. `pivot` ranks the captions of one language for
+interval over groups and seeds. `features` writes a store for one fold,
+E/folds/0/store, with features of the pictures and their vectors by a run of clip, for
+two streams; `ranks` ranks by both runs. `pivot` ranks the captions of one language for
 those of another: by the vectors of both, and by that of the picture which is nearest to
 the caption.
 """
@@ -56,10 +61,16 @@ from research.data.read.pictures import (
     read_rows,
 )
 from research.data.store.pictures import (
+    BOXES,
     CAPTION_VECTORS,
+    CLASSES,
+    FEATURES,
+    META,
+    PIXELS,
     open_store,
     write_rows,
 )
+from research.evaluation.retrieval_scores import matrix_ranks
 from research.networks.transformer.feature_layers.gradients import histograms
 from research.predictions.retrieval import pair_ranks
 
@@ -250,6 +261,66 @@ def _some_words(caption: str, rng: random.Random) -> str:
     return ", ".join(
         rng.sample(words, rng.randint(max(1, len(words) // 2), len(words)))
     )
+
+
+def write_features(folder: str, number: str, workdir: str) -> None:
+    """A store for a fold: one box for each picture, with features of it.
+
+    These are means of colours and histograms of gradients, less their means over the
+    fold's training pictures, and the run's vector of the picture, of length sqrt(D).
+
+    Args:
+      folder: of `folds`.
+      number: of the fold.
+      workdir: a run of clip on this fold, with the store of `folder`.
+    """
+    from research.use.inference.open_run import open_run
+
+    source, to = Path(folder, "store"), Path(folder, number, "store")
+    pixels = open_store(str(source)).pixels
+    vectors = unit(open_run(workdir).encode_stored(range(len(pixels))))
+    train = [row["image"] for row in rows_of(f"{folder}/{number}", "train")]
+    fixed = np.hstack([means(pixels), gradients(pixels)])
+    fixed -= fixed[train].mean(axis=0)
+    features = np.hstack([fixed, vectors * np.sqrt(vectors.shape[1])])
+    to.mkdir()
+    for name in (PIXELS, META):
+        (to / name).symlink_to((source / name).resolve())
+    np.save(to / FEATURES, features[:, None].astype(np.float32))
+    np.save(to / BOXES, np.tile(np.float32([0, 0, 1, 1]), (len(pixels), 1, 1)))
+    np.save(to / CLASSES, np.full((len(pixels), 1), -1, np.int32))
+
+
+def write_ranks(folder: str, number: str, streams: str, clip: str, to: str) -> None:
+    """Ranks of a fold's pairs by two runs, and by both: `compare` reads to/streams...
+
+    By both, a pair has the sum of two streams' score and CLIP's cosine, each divided by
+    its standard deviation over the pairs (BLIP, Li et al. 2022, ranks by the sum of
+    the score of matching and the cosine, without the deviations).
+
+    Args:
+      folder: of `folds`, with captions in one language.
+      number: of the fold.
+      streams, clip: runs of this fold, of picture_retrieval and of clip.
+    """
+    from research.use.inference.open_run import open_run
+    from research.use.inference.picture_guesses import match_values
+
+    fold = _Fold(folder, int(number))
+    valid = fold.parts[0]["valid"]
+    pictures, texts = [row["image"] for row in valid], [row["text"] for row in valid]
+    image, text = _of_run(clip, fold)
+    values = {
+        "streams": match_values(open_run(streams).run, texts, pictures),
+        "clip": unit(image) @ unit(text[:, 0]).T,
+    }
+    values["both"] = sum(own / own.std() for own in values.values())
+    for name, own in values.items():
+        ranks = matrix_ranks(own, range(len(own))).tolist()
+        lines = [json.dumps({"prediction": row}) for row in ranks]
+        file = Path(to, name, number, "predictions/valid.jsonl")
+        file.parent.mkdir(parents=True)
+        file.write_text("\n".join(lines), "utf-8")
 
 
 def compare(folder: str, *seeds: str) -> dict[str, Any]:
@@ -587,6 +658,10 @@ if __name__ == "__main__":
     command, *paths = sys.argv[1:]
     if command == "folds":
         write_folds(*paths)
+    elif command == "features":
+        write_features(*paths)
+    elif command == "ranks":
+        write_ranks(*paths)
     elif command == "captions":
         write_captions(*map(Path, paths[:2]), *paths[2:])
     else:
