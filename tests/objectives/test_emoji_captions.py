@@ -2,12 +2,16 @@
 
 import json
 from collections import Counter
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from experiments.studies import emoji_captions
+from research.data.store.pictures import open_store
+from research.objectives.images.readers import features
+from research.use.inference import open_run, picture_guesses
 
 FOLDS, NAMES = range(emoji_captions.FOLDS), ("red", "green", "blue")
 
@@ -100,6 +104,46 @@ def test_differences_are_paired_by_query(tmp_path):
     for side in emoji_captions.SIDES:
         assert found["mean of runs"][side] == found[wanted][side] != [1, 1, 1]
         assert found[wanted]["more"][side] == [[0, 0, 0]] * 3
+
+
+def test_a_store_of_a_fold_has_the_vectors_of_its_run(tmp_path, monkeypatch):
+    """Two streams read fixed features, centred by training pictures, and vectors."""
+    folder, vectors = write(tmp_path), np.random.default_rng(0).normal(size=(60, 4))
+    run = SimpleNamespace(encode_stored=lambda numbers: vectors[[*numbers]])
+    monkeypatch.setattr(open_run, "open_run", lambda workdir: run)
+    emoji_captions.write_features(folder, "1", "run")
+    store = open_store(f"{folder}/1/store")
+    regions = features.Reader().read(store, np.arange(60), np.zeros((60, 1), bool))
+    assert regions.here.all() and (regions.values[:, 0] == regions.values[:, 1]).all()
+    fixed, own = np.split(regions.values[:, 1], [-4], axis=1)
+    train = [row["image"] for row in emoji_captions.rows_of(f"{folder}/1", "train")]
+    assert np.allclose(fixed[train].mean(axis=0), 0, atol=1e-6)
+    assert np.allclose(own, 2 * emoji_captions.unit(vectors), atol=1e-6)
+
+
+def test_pairs_are_ranked_by_the_sum_of_both_scores(tmp_path, monkeypatch):
+    """What one of two runs does not tell, the other does, on any scale."""
+    folder, count = write(tmp_path), 6
+    half = np.arange(count) < count // 2
+    streams, image, text = np.zeros((3, count, count))
+    np.fill_diagonal(streams, 1000.0 * half)
+    np.fill_diagonal(text, 1)
+    np.fill_diagonal(image, 1.0 * ~half)
+    rows = emoji_captions.rows_of(f"{folder}/0", "valid")[:count]
+    fold = SimpleNamespace(parts=[{"valid": rows}], count=1)
+    run = SimpleNamespace(run=None)
+    monkeypatch.setattr(open_run, "open_run", lambda workdir: run)
+    monkeypatch.setattr(picture_guesses, "match_values", lambda *each: streams)
+    monkeypatch.setattr(emoji_captions, "_Fold", lambda *each: fold)
+    monkeypatch.setattr(emoji_captions, "_of_run", lambda *each: (image, text[:, None]))
+    emoji_captions.write_ranks(folder, "0", "streams", "clip", str(tmp_path / "to"))
+    first = {
+        name: emoji_captions._hits_of_run(f"{tmp_path}/to/{name}/0")[..., 0] == 1
+        for name in ("streams", "clip", "both")
+    }
+    assert (first["streams"] == half[:, None]).all()
+    assert (first["clip"] == ~half[:, None]).all()
+    assert first["both"].all()
 
 
 def test_a_draw_is_one_of_whole_groups():
