@@ -17,6 +17,7 @@ import numpy as np
 from research.contract.errors import UserError
 from research.evaluation.sentence_scores import Scorer
 from research.generation import samplers
+from research.generation.generate import methods_of
 from research.generation.text import all_or_error
 
 MAX_NEW_TOKENS = 256
@@ -127,7 +128,8 @@ def _generate(
     """
     if not hasattr(model, "generate_each"):
         raise UserError("generate_until needs a model that writes text, from open_run")
-    chosen, run = _search(options, model.writing), model.run
+    run = model.run
+    chosen = _search(options, model.writing, methods_of(run.objective))
     length = run.network.options.max_positions or run.config.data.length
     found = []
     answers = model.generate_each(contexts, length=length, **chosen)
@@ -144,17 +146,21 @@ def _generate(
     return found
 
 
-def _search(asked: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+def _search(
+    asked: Mapping[str, Any], own: Mapping[str, Any], methods: Sequence[str]
+) -> dict[str, Any]:
     """The options of `research.generation.samplers` for a task's text.
 
     They follow lm_eval's HFLM (utils.py, normalize_gen_kwargs; huggingface.py,
     _model_generate): the temperature is 0 unless the task sets it, and texts are
     sampled if it is above 0 and do_sample is not False. Otherwise they are written by
-    beam search if the task, or else the model, has several beams, or else greedily.
+    beam search if the task, or else the model, has several beams, or else greedily. An
+    objective that does not write in this order writes by its own default.
 
     Args:
       asked: the task's keys, as of Hugging Face's `generate`.
       own: the model's `writing`; `generate` reads from it what is not returned here.
+      methods: the samplers of the model's objective.
     """
     keys = samplers.huggingface_keys()
     found = {keys[key]: value for key, value in asked.items() if key in keys}
@@ -167,4 +173,4 @@ def _search(asked: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
         found = drawn | found
     else:
         found = {"beams": own.get("beams", 1)} | found
-    return samplers.search(found, draws=draws)
+    return samplers.search(found, draws=draws, methods=methods)

@@ -162,9 +162,13 @@ def own_method(objective: Any, *, draws: bool = False) -> str:
     It is greedy (or sample, if `draws`), unless the objective can only write by others:
     then the first of those. `find_writer` refuses it if the objective does not write.
     """
-    able = _methods(*objective.writers.values())
-    found = search({}, draws=draws)["method"]
-    return found if found in able or not able else able[0]
+    methods = methods_of(objective)
+    return str(search({}, draws=draws, methods=methods)["method"])
+
+
+def methods_of(objective: Any) -> list[str]:
+    """The samplers that write what an objective, or a part of it, has learned."""
+    return _methods(*objective.writers.values())
 
 
 def _methods(*writers: Any) -> list[str]:

@@ -6,6 +6,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
+from research import objectives
 from research.contract.errors import UserError
 from research.evaluation import harness
 from research.evaluation.sentence_scores import Score
@@ -14,6 +15,7 @@ from research.generation.samplers import make_sampler
 RUN = SimpleNamespace(
     network=SimpleNamespace(options=SimpleNamespace(max_positions=None)),
     config=SimpleNamespace(data=SimpleNamespace(length=64)),
+    objective=SimpleNamespace(writers={}),
 )
 
 
@@ -130,6 +132,17 @@ def test_a_task_is_sampled_only_if_it_says_so(served, writing, asked, expected):
     found = dataclasses.asdict(options) | {"method": options.name}
     assert {name: found[name] for name in expected} == expected
     assert options.repetition_penalty == asked.get("repetition_penalty", 1.0)
+
+
+@pytest.mark.parametrize("asked", [{}, {"do_sample": True, "temperature": 1}])
+def test_masked_diffusion_writes_by_its_own_sampler(served, monkeypatch, asked):
+    """A task asks for greedy or sampled texts, which it cannot write."""
+    writer = Writer()
+    monkeypatch.setattr(
+        RUN.objective, "writers", objectives.make_objective("masked_diffusion").writers
+    )
+    served(writer).generate_until([request("A", asked)])
+    assert writer.options[0].name == "ancestral"
 
 
 def test_texts_of_batches_become_vectors(monkeypatch):

@@ -162,17 +162,23 @@ def huggingface_keys() -> dict[str, str]:
     return {key: name for key, name in keys if key}
 
 
-def search(values: Mapping[str, Any], *, draws: bool = False) -> dict[str, Any]:
+def search(
+    values: Mapping[str, Any], *, draws: bool = False, methods: Sequence[str] = ()
+) -> dict[str, Any]:
     """The method that options choose, and those of the options that it reads.
 
     See `Sampler.fits`.
+
+    Args:
+      methods: those that may be chosen; (): all.
     """
 
     def fits(name: str) -> int:
         cls: Any = FOLDER.part_class(name, "method")
         return cls.fits(values, draws=draws)
 
-    method, known = max([DEFAULT, *FOLDER.names()], key=fits), options()
+    legal = sorted(methods or FOLDER.names(), key=lambda name: name != DEFAULT)
+    method, known = max(legal, key=fits), options()
     read = {key: value for key, value in values.items() if method in known[key]}
     return {"method": method} | read
 
