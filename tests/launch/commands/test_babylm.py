@@ -8,7 +8,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from launch import cli, glue
-from launch.commands import babylm
+from launch.commands import babylm, generate
 from research.evaluation.babylm.rules import RULES
 from research.evaluation.babylm.tasks.glue import Finetuning
 from research.use.babylm import checkpoints as found
@@ -182,4 +182,7 @@ def test_a_wrong_row_and_a_model_without_a_head(folder, tmp_path, capsys):
     weights = copy / "models/tiny-bert/model.safetensors"
     save_file({k: v for k, v in load_file(weights).items() if "cls." not in k}, weights)
     assert run(folder, bert, tmp_path / "to", "--tasks=blimp") == 2
+    assert "the model has no readout" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        cli.main(generate.run, generate.parser(), [f"--workdir={bert}", "a"])
     assert "the model has no readout" in capsys.readouterr().err
