@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping
 from experiments.sweeps.objectives import FAMILIES, FRESH
 from experiments.sweeps.tasks import family
 from launch.sweeps import finetuning
+from launch.sweeps.published import Arm
 from launch.sweeps.scales import SCALES
 from launch.sweeps.tasks import Task
 
@@ -33,13 +34,19 @@ def sweep(scale: str, tasks: Mapping[str, Task]) -> Iterator[tuple]:
     for share in BUDGETS:
         steps = round(share * budget["train.steps"])
         tokens = steps * budget["train.batch"] * shape["data.length"]
-        length = {"train.steps": steps, "optimizer.warmup_steps": steps // 20}
-        length |= {"train.eval_every": 0, "train.checkpoint_every": steps}
         for seed in range(SEEDS):
             for name in FAMILIES:
                 fresh = FRESH.get(name, "") if share == BUDGETS[0] else ""
-                start = family(name, scale, seed, length)
+                start = point(name, scale, seed, share)
                 row = f"{name}, {round(tokens / 1e6, 1):g} M"
                 yield from finetuning.with_baseline(
                     row, start, chosen, scale, {}, fresh=fresh
                 )
+
+
+def point(name: str, scale: str, seed: int, share: float) -> Arm:
+    """The pretraining of a family on a multiple of the scale's tokens."""
+    steps = round(share * SCALES[scale].pretraining["train.steps"])
+    length = {"train.steps": steps, "optimizer.warmup_steps": steps // 20}
+    length |= {"train.eval_every": 0, "train.checkpoint_every": steps}
+    return family(name, scale, seed, length)
