@@ -1,7 +1,9 @@
 """Reading, converting and setting the keys of a config."""
 
+import difflib
+import itertools
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -87,21 +89,43 @@ def unknown_key(what: str, key: str, flat: Mapping[str, Any]) -> UserError:
         return UserError(f"unknown {what} {key!r}; did you mean {ours}?")
     if ours and (owners := _parts_with(flat, ours)):
         return UserError(f"unknown {what} {key!r}; it is {ours} here, and {owners}")
+    if found := _misspelt(flat, key):
+        owners = "" if found in flat else f" {_parts_with(flat, found)}"
+        return UserError(f"unknown {what} {key!r}; did you mean {found}?{owners}")
     return unknown(what, key, flat)
 
 
-def _parts_with(flat: dict[str, Any], key: str) -> str:
-    """The other parts that have a key, and the chosen part; "": none has it."""
+def _misspelt(flat: Mapping[str, Any], key: str) -> str:
+    """The key of this section, of the chosen parts or of others, with the nearest name.
+
+    "": none is near.
+    """
     section, _, name = key.rpartition(".")
+    paths = (other.rpartition(".") for other in flat)
+    known = {last for own, _, last in paths if own == section}
+    for _, parts in _parts(flat, section):
+        known |= {*itertools.chain(*parts.values())}
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.75)
+    return f"{dotted(section)}{near[0]}" if near else ""
+
+
+def _parts(
+    flat: Mapping[str, Any], section: str
+) -> Iterator[tuple[str, dict[str, Mapping[str, Any]]]]:
+    """Keys of a section that choose a part, and the fields of each part."""
     for own, choice, folder in choices():
         chosen = f"{dotted(own)}{choice}"
-        if own != section or chosen not in flat:
-            continue
-        parts = {part: folder.part_class(part, chosen) for part in folder.names()}
-        owners = [
-            part for part, each in parts.items() if name in each.__dataclass_fields__
-        ]
-        if owners:
+        if own == section and chosen in flat:
+            parts = {part: folder.part_class(part, chosen) for part in folder.names()}
+            fields = {n: each.__dataclass_fields__ for n, each in parts.items()}
+            yield chosen, fields
+
+
+def _parts_with(flat: Mapping[str, Any], key: str) -> str:
+    """The other parts that have a key, and the chosen part; "": none has it."""
+    section, _, name = key.rpartition(".")
+    for chosen, parts in _parts(flat, section):
+        if owners := [part for part, fields in parts.items() if name in fields]:
             return f"{chosen}={flat[chosen]} has none, but {' or '.join(owners)}"
     return ""
 

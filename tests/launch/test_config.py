@@ -201,7 +201,12 @@ def test_the_config_is_locked():
         ),
         (MLM, "objective.rate=x", "rate must be a number, above 0 and below 1,"),
         (MLM, "objective.name=mln", "mlm"),
-        (MLM, "objective.raet=0.1", "objective.rate"),
+        (MLM, "objective.raet=0.1", "did you mean objective.rate?"),
+        (
+            MLM,
+            "objective.blocksize=4",
+            "did you mean objective.block_size? objective.name=mlm has none, but masked",
+        ),
         # Names of other libraries, and sections that are not those of a key.
         (MLM, "optimizer.lr=1", "did you mean optimizer.learning_rate?"),
         (MLM, "lr=1", "did you mean optimizer.learning_rate?"),
