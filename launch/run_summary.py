@@ -110,6 +110,11 @@ def next_commands(
         if num_texts == 2 and example == Prediction.example:
             example = '"a text" "another"'
         found += [f"palimpsest predict {use} {example}", f"palimpsest evaluate {use}"]
+    elif hasattr(objective, "images"):
+        found.append(f"palimpsest show {use}")
+        ranks = getattr(objective, "asks_match", hasattr(objective, "picture_vectors"))
+        found += [f"palimpsest score {use} --task=retrieval --data=..."] * ranks
+        return found  # Hugging Face has none of these networks
     else:
         if objective.fills_masks:
             found.append(f'palimpsest fill {use} "The [MASK] is old."')

@@ -67,8 +67,8 @@ def run(args: argparse.Namespace) -> None:
     old = store.stored_key(folder)
     if old and old != key:
         raise UserError(
-            f"--to={folder} has other pictures, or these in another size; delete it, "
-            "or name another folder"
+            f"--to={folder} has other pictures, or these with other boxes, features or "
+            "another size; delete it, or name another folder"
         )
     if not old:
         with new_folder(folder) as unfinished:

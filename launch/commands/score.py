@@ -130,7 +130,7 @@ def _rank_pictures(workdir: epath.Path, args: argparse.Namespace) -> None:
                 f"predicts which captions match; got one of {objective.name}"
             )
     table = retrieval_table(ranks, picture)
-    hash = fingerprint([files, captions])
+    hash = fingerprint([files, captions, *(row.boxes for row in rows if row.boxes)])
     name = f"{args.task}-{method}-{model.run.step}-{hash[:8]}"
     folder = workdir / "evaluations" / name
     cells = {

@@ -68,6 +68,7 @@ def own_pictures(args: argparse.Namespace) -> Iterator[dict[str, str]]:
     from research.data.read.picture_sources import open_source
     from research.data.read.pictures import read_rows
     from research.data.store.pictures import write_rows
+    from research.use.inference.own_pictures import check_regions
     from research.use.inference.picture_vectors import picture_size, run_store
 
     if not args.data:
@@ -78,6 +79,7 @@ def own_pictures(args: argparse.Namespace) -> Iterator[dict[str, str]]:
         objective = run_config(epath.Path(args.workdir), {}).objective
         options = {"size": picture_size(objective)}
         options["names"] = run_store(objective).class_names
+        check_regions(objective, rows)
     with tempfile.TemporaryDirectory(prefix="palimpsest-") as folder:
         source = open_source(Path(args.pictures))
         file = str(write_rows(Path(folder), source, rows, **options))

@@ -185,8 +185,8 @@ def new_folder(path: Path) -> Iterator[Path]:
             if error.errno != errno.ENOTEMPTY:
                 raise
             raise UserError(
-                f"{path} has been written by another process meanwhile, and stays as "
-                "it is"
+                f"{path} has other files, maybe of another process, and stays as it "
+                "is; name another folder"
             ) from error
 
 

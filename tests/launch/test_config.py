@@ -205,7 +205,7 @@ def test_the_config_is_locked():
         (
             MLM,
             "objective.blocksize=4",
-            "did you mean objective.block_size? objective.name=mlm has none, but masked",
+            "did you mean objective.block_size? objective.name=mlm has none, but mask",
         ),
         # Names of other libraries, and sections that are not those of a key.
         (MLM, "optimizer.lr=1", "did you mean optimizer.learning_rate?"),

@@ -225,6 +225,8 @@ def _table_lines(rows: Iterator[tuple[int, list[str]]], columns: Columns) -> Any
         number, text = error.args
         words = text.replace(" of data.fields", "").replace(" of data.label", "")
         words = words.partition(" (a file")[0]
+        if words.startswith("unknown column"):
+            words += "; the first line names the columns"
         raise LineError(number, words) from error
 
 

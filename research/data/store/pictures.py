@@ -244,8 +244,8 @@ def _write_features(path: Path, source: Path, rows: list[Row], most: int) -> Non
                 if own.shape != (len(row.boxes), width) or own.dtype.kind not in "fiu":
                     raise UserError(
                         f"{source}: {row.file} must be numbers of shape "
-                        f"({len(row.boxes)}, {width or 'D'}), a row for each box; got "
-                        f"{own.dtype} {own.shape}"
+                        f"({len(row.boxes)}, {width or 'D'}), a row for each of its "
+                        f"`boxes` in {row.where}; got {own.dtype} {own.shape}"
                     )
                 if not np.isfinite(own).all():
                     raise UserError(
@@ -258,6 +258,8 @@ def _write_features(path: Path, source: Path, rows: list[Row], most: int) -> Non
                 padded = np.zeros((most, width), np.float32)
                 padded[: len(own)] = own
                 file.write(padded.tobytes())
+    except UserError:
+        raise
     except (OSError, ValueError, AttributeError, zipfile.BadZipFile) as error:
         reason = os_reason(error) if isinstance(error, OSError) else error
         raise UserError(f"{source} is not an .npz of features ({reason})") from error

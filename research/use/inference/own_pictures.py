@@ -2,11 +2,13 @@
 
 import contextlib
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from research import objectives
 from research.config.identity import read_run_config
+from research.contract.errors import UserError
 from research.data.read.picture_sources import open_source
 from research.data.read.pictures import Row
 from research.data.store.pictures import write_rows
@@ -29,12 +31,30 @@ def open_with_pictures(
       source: a path that `open_source` opens.
 
     Raises:
-      UserError: the run reads no pictures, or a row, a picture or a box is wrong.
+      UserError: the run reads no pictures, or of these more than rows have; or a row,
+        a picture or a box is wrong.
     """
     config = read_run_config(Path(user_path(workdir)))
     objective = objectives.make_objective(**config["objective"])
     size, names = picture_size(objective), run_store(objective).class_names
+    check_regions(objective, rows)
     with tempfile.TemporaryDirectory(prefix="palimpsest-") as folder:
         pictures = open_source(source)
         file = write_rows(Path(folder), pictures, rows, size=size, names=names)
         yield open_run(workdir, step=step, images=folder), file
+
+
+def check_regions(objective: Any, rows: Sequence[Row]) -> None:
+    """Raises UserError: an objective reads boxes or features, and rows have none."""
+    regions = getattr(objective, "regions", "")
+    if regions == "features":
+        raise UserError(
+            "the run reads features, which pictures have only in a store: leave out "
+            "--pictures, and give --data=STORE/valid.captioned of palimpsest images"
+        )
+    reads_boxes = regions and objective.reader.of_boxes
+    if reads_boxes and not any(row.boxes for row in rows):
+        raise UserError(
+            f"objective.regions={regions} reads boxes, but no row from "
+            f"{rows[0].where} on has any; give JSON lines with `boxes`"
+        )

@@ -110,7 +110,7 @@ def test_the_same_command_again_decodes_nothing(tmp_path, monkeypatch):
     run(tmp_path, flags)
     monkeypatch.setattr(pictures, "decode_picture", None)
     run(tmp_path, flags)
-    with pytest.raises(UserError, match="has other pictures, or these in another size"):
+    with pytest.raises(UserError, match="other pictures, or these with other boxes"):
         run(tmp_path, flags, "--size=3")
 
 
@@ -266,7 +266,10 @@ def test_a_row_names_no_picture_of_the_store():
         ({}, None),
         ({"0.png": None}, "has no array '0.png'"),
         ({"3.png": np.ones((2, 4))}, r"3.png must be numbers of shape \(1, 4\)"),
-        ({"3.png": np.ones((1, 5))}, r"of shape \(1, 4\), a row for each box; got"),
+        (
+            {"3.png": np.ones((1, 5))},
+            r"of shape \(1, 4\), a row for each of its `boxes` in .*; got",
+        ),
         ({"3.png": np.full((1, 4), np.nan)}, "3.png has values that are not numbers"),
         ("text", "is not an .npz of features"),
         (None, "is not an .npz of features"),

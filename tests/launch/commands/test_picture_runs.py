@@ -11,9 +11,13 @@ from PIL import Image
 from launch.cli import DONE, MISTAKE, main
 from launch.commands import embed, evaluate, images, predict, score, show
 from launch.config import load_config
+from research.contract.errors import UserError
+from research.data.store.pictures import RANDOM
 from research.evaluation.retrieval_scores import matrix_ranks, retrieval_ranks
+from research.objectives import make_objective
 from research.predictions.retrieval import pair_ranks
 from research.use.inference.open_run import open_run
+from research.use.inference.own_pictures import check_regions
 from tests.testing.tiny_runs import save_untrained
 
 COLOURS = {"red": (250, 0, 0), "green": (0, 200, 0), "blue": (0, 0, 250)}
@@ -176,6 +180,12 @@ def test_my_pictures_are_shown_with_what_a_run_predicts(folder, tmp_path, capsys
     assert "the network reads: 8 x 8 pixels, 4 regions" in out
 
 
+def test_a_run_of_features_reads_a_store_alone():
+    objective = make_objective("image_text", images=RANDOM, regions="features")
+    with pytest.raises(UserError, match="leave out --pictures, and give --data=STORE"):
+        check_regions(objective, [])
+
+
 CLIP, LABELS = "clip", "picture_classification"
 
 
@@ -212,6 +222,8 @@ CLIP, LABELS = "clip", "picture_classification"
             ["--data={t}", "--pictures={p}"],
             "needs a run that has",
         ),
+        (score, "vilbert", ["--data={t}", "--pictures={p}"], "reads boxes, but no row"),
+        (show, "vilbert", ["--data={t}", "--pictures={p}"], "reads boxes, but no row"),
         (predict, LABELS, ["--pictures={p}", "a text"], "must be one picture"),
         (show, CLIP, ["--pictures={p}"], "--data=T must name the table of --pictures"),
         (show, CLIP, ["--pictures={p}", "--data={t}", "--fields=x"], "of captions"),
