@@ -152,7 +152,14 @@ def read_rows(path: Path, columns: Columns) -> list[Row]:
         for line in CAPTION_FILES[path.suffix].lines(file, columns):
             yield _row(line, path, columns)
 
-    return _read(path, rows)
+    found = _read(path, rows)
+    edges = [edge for row in found for box in row.boxes for edge in box]
+    if edges and max(edges) <= 1:
+        raise UserError(
+            f"{path}: boxes are in pixels, but no edge of these is above 1; multiply "
+            "fractions by width and height"
+        )
+    return found
 
 
 def read_captioned(path: Path) -> list[Row]:

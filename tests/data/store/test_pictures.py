@@ -164,6 +164,11 @@ def chunk_bomb():
         (None, {"boxes": [[0, 0, 17, 8]]}, r"a box must be .* 16 x 8 pixels of 0.png"),
         (None, {"boxes": [[3, 0, 3, 8]]}, r"a box must be \[x1, y1, x2, y2\]"),
         (None, {"boxes": [[0, 0, 3]]}, "boxes must be lists of 4 numbers, got"),
+        (
+            None,
+            {"boxes": [[0, 0, 0.5, 1]]},
+            "boxes are in pixels, but no edge",
+        ),
         (None, {"boxes": [[0, 0, 3, 3]], "classes": []}, None),
         (None, {"boxes": [[0, 0, 3, 3]], "classes": ["a", "b"]}, "a name for each box"),
         (
@@ -177,7 +182,7 @@ def chunk_bomb():
             "a name for each box, or an",
         ),
         (None, {"caption": " "}, "jsonl:1: the picture and its captions must be texts"),
-        (None, {"file": "1.png", "boxes": [[0, 0, 1, 1]]}, None),
+        (None, {"file": "1.png", "boxes": [[0, 0, 2, 2]]}, None),
         (None, "file\tcaption\n0.png\ta\n1.png\n", r"tsv:3: has 1 columns, not 2"),
         (None, "path\tcaption\n0.png\ta\n", "tsv:1: unknown column 'file'; known: cap"),
         (None, '{"file": "0.png"}', "no key 'caption': there is file"),
