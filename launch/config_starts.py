@@ -1,6 +1,7 @@
 """Keys that a run takes from its teacher, or from the run or model it starts from."""
 
 import dataclasses
+import difflib
 import importlib.util
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -96,6 +97,9 @@ def _check_source(kind: str, key: str, source: str) -> None:
     else:
         found = [config.parent.name for config in folder.glob(f"*/{CONFIG_FILE}")]
         noun = "runs"
+    near = difflib.get_close_matches(path.name, found, n=1)
+    if near and folder == path.parent:
+        raise UserError(f"{key}={source} {problem}; did you mean {folder / near[0]}?")
     names = ", ".join(sorted(found)[:NUM_LISTED]) or "none"
     raise UserError(f"{key}={source} {problem}; {noun} in {folder}: {names}")
 

@@ -228,6 +228,11 @@ def test_the_config_is_locked():
             "train.init_from=/tmp",
             "train.init_from=/tmp has no checkpoint; runs in",
         ),
+        (
+            "experiments/clip.py",
+            "objective.images=test",
+            "test does not exist; did you mean /",
+        ),
         ("experiments/distilbert.py", "objective.teacher=/x", "teacher=/x does not"),
         ("experiments/transe.py", "data.lexicon=/tmp,/x.tsv", "lexicon=/tmp is a fold"),
         ("experiments/transe.py", "data.lexicon=/x.tsv", "lexicon=/x.tsv does not"),

@@ -68,10 +68,13 @@ class Predictor:
                 "vectors": objective.pattern == "self",
             }
             names = [*(name for name, can in uses.items() if can), "embed"]
+            names += ["similarity"]
+            if hasattr(objective, "images"):
+                names = ["show", "score --task=retrieval"]
             raise UserError(
                 f"a model of objective {objective.name} predicts no labels, tags, "
-                f"answers or numbers; palimpsest {', '.join(names)} and similarity use "
-                "it"
+                f"answers or numbers; palimpsest {', '.join(names[:-1])} and "
+                f"{names[-1]} use it"
             )
         kind = prediction_kind(self.kind)
         self._writes, self.of_words = kind.is_written, kind.of_words
