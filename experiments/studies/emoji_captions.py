@@ -7,6 +7,8 @@ r"""Captions of emoji in five folds by groups of variants, and what retrieves th
     python -m experiments.studies.emoji_captions features E/folds 0 runs/0/0
     python -m experiments.studies.emoji_captions ranks E/folds 0 runs/streams/0 \
         runs/0/0 runs/ranked
+    python -m experiments.studies.emoji_captions difference E/folds runs/ranked/both \
+        runs/ranked/clip
     python -m experiments.studies.emoji_captions captions D/captions.jsonl E/de.jsonl de
     python -m experiments.studies.emoji_captions folds D/images.zip E/de.jsonl \
         E/de letters:256
@@ -29,9 +31,9 @@ kernel of the latter. It prints R@k of each, and of runs (a folder for each seed
 one run for each fold) in the mean; `more` is how much more the runs have, with an
 interval over groups and seeds. `features` writes a store for one fold,
 E/folds/0/store, with features of the pictures and their vectors by a run of clip, for
-two streams; `ranks` ranks by both runs. `pivot` ranks the captions of one language for
-those of another: by the vectors of both, and by that of the picture which is nearest to
-the caption.
+two streams; `ranks` ranks by both runs. `difference` compares two folders of runs.
+`pivot` ranks the captions of one language for those of another: by the vectors of both,
+and by that of the picture which is nearest to the caption.
 """
 
 import functools
@@ -270,8 +272,8 @@ def write_features(folder: str, number: str, workdir: str) -> None:
     fold's training pictures, and the run's vector of the picture, of length sqrt(D).
 
     Args:
-      folder: of `folds`.
-      number: of the fold.
+      folder: the folder that `folds` wrote.
+      number: the fold.
       workdir: a run of clip on this fold, with the store of `folder`.
     """
     from research.use.inference.open_run import open_run
@@ -299,8 +301,8 @@ def write_ranks(folder: str, number: str, streams: str, clip: str, to: str) -> N
     the score of matching and the cosine, without the deviations).
 
     Args:
-      folder: of `folds`, with captions in one language.
-      number: of the fold.
+      folder: the folder that `folds` wrote, with captions in one language.
+      number: the fold.
       streams, clip: runs of this fold, of picture_retrieval and of clip.
     """
     from research.use.inference.open_run import open_run
@@ -335,12 +337,7 @@ def compare(folder: str, *seeds: str) -> dict[str, Any]:
     for fold in folds:
         for name, own in _regressions(pictures, fold):
             hits.setdefault(name, []).append(own)
-    runs = np.array(
-        [
-            np.concatenate([_hits_of_run(f"{seed}/{n}") for n in range(FOLDS)])
-            for seed in seeds
-        ]
-    )
+    runs = np.array([_hits_of_runs(seed) for seed in seeds])
     found = {seed: _by_side(own) for seed, own in zip(seeds, runs, strict=True)}
     if seeds:
         found["mean of runs"] = _by_side(runs.mean(axis=0))
@@ -402,6 +399,17 @@ def _hits_of_run(workdir: str) -> np.ndarray:
         return _in_top([row["prediction"] for row in _json_rows(predicted)])
     (scored,) = Path(workdir).glob("evaluations/retrieval-*/scores.jsonl")
     return _in_top([row["ranks"] for row in _json_rows(scored)])
+
+
+def _hits_of_runs(seed: str) -> np.ndarray:
+    """`_hits` of runs 0 to 4, one of each fold, in the order of folds."""
+    return np.concatenate([_hits_of_run(f"{seed}/{n}") for n in range(FOLDS)])
+
+
+def difference(folder: str, one: str, other: str) -> dict[str, dict]:
+    """How much more R@k one folder of runs 0 to 4 has than another."""
+    more = _hits_of_runs(one) - _hits_of_runs(other)
+    return _more(more[None], [_Fold(folder, n) for n in range(FOLDS)])
 
 
 def _pictures(folder: str) -> dict[str, Any]:
@@ -665,5 +673,6 @@ if __name__ == "__main__":
     elif command == "captions":
         write_captions(*map(Path, paths[:2]), *paths[2:])
     else:
-        made = {"compare": compare, "pivot": pivot}[command](*paths)
+        printed = {"compare": compare, "difference": difference, "pivot": pivot}
+        made = printed[command](*paths)
         print(json.dumps(made, indent=1))

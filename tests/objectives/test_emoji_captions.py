@@ -122,7 +122,7 @@ def test_a_store_of_a_fold_has_the_vectors_of_its_run(tmp_path, monkeypatch):
 
 
 def test_pairs_are_ranked_by_the_sum_of_both_scores(tmp_path, monkeypatch):
-    """What one of two runs does not tell, the other does, on any scale."""
+    """Both scores together find what either finds, on any scale."""
     folder, count = write(tmp_path), 6
     half = np.arange(count) < count // 2
     streams, image, text = np.zeros((3, count, count))
