@@ -32,12 +32,12 @@ def sweep(scale: str, tasks: Mapping[str, Task]) -> Iterator[tuple]:
     chosen = finetuning.own_tasks("learning_curves", tasks)
     shape, budget = SCALES[scale].shape, SCALES[scale].pretraining
     for share in BUDGETS:
-        steps = round(share * budget["train.steps"])
-        tokens = steps * budget["train.batch"] * shape["data.length"]
         for seed in range(SEEDS):
             for name in FAMILIES:
                 fresh = FRESH.get(name, "") if share == BUDGETS[0] else ""
                 start = point(name, scale, seed, share)
+                rows = start[1]["train.steps"] * budget["train.batch"]
+                tokens = rows * shape["data.length"]
                 row = f"{name}, {round(tokens / 1e6, 1):g} M"
                 yield from finetuning.with_baseline(
                     row, start, chosen, scale, {}, fresh=fresh
