@@ -112,8 +112,9 @@ def next_commands(
         found += [f"palimpsest predict {use} {example}", f"palimpsest evaluate {use}"]
     elif hasattr(objective, "images"):
         found.append(f"palimpsest show {use}")
-        ranks = getattr(objective, "asks_match", hasattr(objective, "picture_vectors"))
-        found += [f"palimpsest score {use} --task=retrieval --data=..."] * ranks
+        match = getattr(objective, "asks_match", False)
+        if match or hasattr(objective, "picture_vectors"):
+            found.append(f"palimpsest score {use} --task=retrieval --data=...")
         return found  # Hugging Face has none of these networks
     else:
         if objective.fills_masks:

@@ -68,26 +68,24 @@ def own_pictures(args: argparse.Namespace) -> Iterator[dict[str, str]]:
     from research.data.read.picture_sources import open_source
     from research.data.read.pictures import read_rows
     from research.data.store.pictures import write_rows
-    from research.use.inference.own_pictures import check_regions
-    from research.use.inference.picture_vectors import picture_size, run_store
+    from research.use.inference.own_pictures import write_own
 
     if not args.data:
         raise UserError("--data=T must name the table of --pictures: file, caption")
     rows = read_rows(Path(args.data), picture_columns(args.fields))
-    options: dict[str, Any] = {"size": args.size}
-    if args.workdir:
-        objective = run_config(epath.Path(args.workdir), {}).objective
-        options = {"size": picture_size(objective)}
-        options["names"] = run_store(objective).class_names
-        check_regions(objective, rows)
+    source = Path(args.pictures)
     with tempfile.TemporaryDirectory(prefix="palimpsest-") as folder:
-        source = open_source(Path(args.pictures))
-        file = str(write_rows(Path(folder), source, rows, **options))
         keys = {"objective.images": folder, "data.format": "captioned"}
-        keys["data.valid"] = file
-        if args.workdir and hasattr(objective, "captions"):
-            keys["objective.captions"] = "tokens"
-        yield keys if args.workdir else keys | {"data.train": file}
+        if args.workdir:
+            objective = run_config(epath.Path(args.workdir), {}).objective
+            file = str(write_own(Path(folder), source, rows, objective))
+            if hasattr(objective, "captions"):
+                keys["objective.captions"] = "tokens"
+        else:
+            pictures = open_source(source)
+            file = str(write_rows(Path(folder), pictures, rows, size=args.size))
+            keys["data.train"] = file
+        yield keys | {"data.valid": file}
 
 
 def _show(args: argparse.Namespace, overrides: dict[str, str]) -> None:

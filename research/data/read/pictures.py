@@ -153,8 +153,8 @@ def read_rows(path: Path, columns: Columns) -> list[Row]:
             yield _row(line, path, columns)
 
     found = _read(path, rows)
-    edges = [edge for row in found for box in row.boxes for edge in box]
-    if edges and max(edges) <= 1:
+    edges = (edge for row in found for box in row.boxes for edge in box)
+    if max(edges, default=math.inf) <= 1:
         raise UserError(
             f"{path}: boxes are in pixels, but no edge of these is above 1; multiply "
             "fractions by width and height"

@@ -36,15 +36,23 @@ def open_with_pictures(
     """
     config = read_run_config(Path(user_path(workdir)))
     objective = objectives.make_objective(**config["objective"])
-    size, names = picture_size(objective), run_store(objective).class_names
-    check_regions(objective, rows)
     with tempfile.TemporaryDirectory(prefix="palimpsest-") as folder:
-        pictures = open_source(source)
-        file = write_rows(Path(folder), pictures, rows, size=size, names=names)
+        file = write_own(Path(folder), source, rows, objective)
         yield open_run(workdir, step=step, images=folder), file
 
 
-def check_regions(objective: Any, rows: Sequence[Row]) -> None:
+def write_own(folder: Path, source: Path, rows: list[Row], objective: Any) -> Path:
+    """Writes a store of own pictures for the objective of a run; returns its captions.
+
+    Raises:
+      UserError: as in `open_with_pictures`.
+    """
+    size, names = picture_size(objective), run_store(objective).class_names
+    _check_regions(objective, rows)
+    return write_rows(folder, open_source(source), rows, size=size, names=names)
+
+
+def _check_regions(objective: Any, rows: Sequence[Row]) -> None:
     """Raises UserError: an objective reads boxes or features, and rows have none."""
     regions = getattr(objective, "regions", "")
     if regions == "features":

@@ -61,20 +61,21 @@ class Predictor:
         self.kind = self._run.objective.predicts
         if not self.kind or not prediction_kind(self.kind).of_texts:
             objective = self._run.objective
+            encodes = hasattr(objective, "picture_vectors")
+            encodes |= not hasattr(objective, "images")
             uses = {
                 "fill": objective.fills_masks,
                 "generate": objective.writers,
                 "score": objective.score_methods,
                 "vectors": objective.pattern == "self",
+                "embed": encodes,
+                "similarity": encodes,
+                "show": True,
             }
-            names = [*(name for name, can in uses.items() if can), "embed"]
-            names += ["similarity"]
-            if hasattr(objective, "images"):
-                names = ["show", "score --task=retrieval"]
+            names = [name for name, can in uses.items() if can]
             raise UserError(
                 f"a model of objective {objective.name} predicts no labels, tags, "
-                f"answers or numbers; palimpsest {', '.join(names[:-1])} and "
-                f"{names[-1]} use it"
+                f"answers or numbers; it is read by palimpsest {', '.join(names)}"
             )
         kind = prediction_kind(self.kind)
         self._writes, self.of_words = kind.is_written, kind.of_words

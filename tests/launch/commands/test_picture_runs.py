@@ -17,7 +17,7 @@ from research.evaluation.retrieval_scores import matrix_ranks, retrieval_ranks
 from research.objectives import make_objective
 from research.predictions.retrieval import pair_ranks
 from research.use.inference.open_run import open_run
-from research.use.inference.own_pictures import check_regions
+from research.use.inference.own_pictures import write_own
 from tests.testing.tiny_runs import save_untrained
 
 COLOURS = {"red": (250, 0, 0), "green": (0, 200, 0), "blue": (0, 0, 250)}
@@ -180,10 +180,23 @@ def test_my_pictures_are_shown_with_what_a_run_predicts(folder, tmp_path, capsys
     assert "the network reads: 8 x 8 pixels, 4 regions" in out
 
 
-def test_a_run_of_features_reads_a_store_alone():
+def test_other_boxes_are_another_evaluation(folder, tmp_path):
+    rows = [json.loads(r) for r in (folder / "table.jsonl").read_text().split("\n")[:3]]
+    workdir, table = folder / "picture_retrieval", tmp_path / "own.jsonl"
+    found = set()
+    for edge in (4, 5):
+        boxes = {"boxes": [[0, 0, edge, 9], [edge, 0, 9, 9]]}
+        table.write_text("\n".join(json.dumps(row | boxes) for row in rows))
+        flags = [f"--data={table}", f"--pictures={folder / 'p'}", "--task=retrieval"]
+        assert run(score, f"--workdir={workdir}", *flags) == DONE
+        found.add(len([*workdir.glob("evaluations/retrieval-*")]))
+    assert len(found) == 2
+
+
+def test_a_run_of_features_reads_a_store_alone(tmp_path):
     objective = make_objective("image_text", images=RANDOM, regions="features")
     with pytest.raises(UserError, match="leave out --pictures, and give --data=STORE"):
-        check_regions(objective, [])
+        write_own(tmp_path, tmp_path, [], objective)
 
 
 CLIP, LABELS = "clip", "picture_classification"
