@@ -303,7 +303,7 @@ def test_a_model_is_shown_in_one_line(run):
         (
             "predict",
             [["a"]],
-            "mlm predicts no labels.* palimpsest fill, generate, score, embed and",
+            "mlm predicts no labels.* palimpsest fill, generate, score, embed",
         ),
     ],
 )
