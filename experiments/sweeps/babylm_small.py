@@ -1,0 +1,57 @@
+"""The BabyLM Challenge's scores of a mixture beside both of its halves, at equal words.
+
+    palimpsest sweep --sweep=experiments/sweeps/babylm_small.py --scale=quick \\
+        --workdir=runs/babylm_small --config.data.train='corpus/*.txt' \\
+        --config.data.valid='dev/*.txt'
+    palimpsest babylm --workdir=runs/babylm_small --data=evaluation_data --to=results
+
+Question: is GPT-BERT's mixture (Charpentier and Samuel 2024) above its two halves, LM
+and masked LM, and above masked diffusion by the challenge's scores? All rows have the
+network, text and optimizer of `experiments/babylm.py`, and read the same number of
+words. The first seeds of all rows come first, so that a sweep that is stopped has
+whole columns.
+
+Departs from GPT-BERT in network, optimizer and mask rate, which are equal for all rows:
+`experiments/gpt_bert.py` has the published ones.
+"""
+
+from collections.abc import Iterator
+
+PARTS = {
+    "causal": {"objective": "lm", "documents": "apart"},
+    "masked": {
+        "objective": "mlm",
+        "format": "shifted",
+        "predict_at": "previous",
+        "rate": 0.3,
+        "share": 15.0,
+    },
+}
+ROWS = {
+    "LM": {},
+    "GPT-BERT": {"objective.name": "hybrid", "objective.parts": PARTS},
+    "masked diffusion": {"objective.name": "masked_diffusion"},
+    "masked LM": {"objective.name": "mlm", "objective.rate": 0.3},
+}
+SEEDS = 3
+SIZES = {
+    "smoke": ("tiny", 20),
+    "quick": ("tiny", 2_000),
+    "cpu": ("tiny", 22_000),
+    "small": ("small", 19_000),
+    "paper": ("base", 4_000),
+}
+"""Scale -> the size of `experiments/babylm.py` and its steps: 4.9 million words at
+quick, 53 at cpu."""
+
+
+def sweep(scale: str) -> Iterator[tuple]:
+    size, steps = SIZES[scale]
+    budget = {"train.steps": steps, "optimizer.warmup_steps": steps // 20}
+    for seed in range(SEEDS):
+        for row, keys in ROWS.items():
+            yield (
+                f"experiments/babylm.py:{size}",
+                keys | budget | {"seed": seed},
+                (row, "pretraining"),
+            )
