@@ -16,7 +16,7 @@ from research.contract.errors import UserError
 from research.contract.state import State
 from research.data import cache
 from research.distributed import sharding
-from research.networks.shared.products import multiplies_bfloat16
+from research.networks.shared.products import has_fast_bfloat16
 from research.program.flops import Cost, step_cost
 from research.program.setup import (
     Program,
@@ -245,10 +245,10 @@ def _processor_lines(program: Program) -> Iterator[str]:
     cpuinfo = Path("/proc/cpuinfo")
     if platform != "cpu" or not cpuinfo.exists():
         return
-    if not multiplies_bfloat16(cpuinfo.read_text("utf-8")):
+    if not has_fast_bfloat16(cpuinfo.read_text("utf-8")):
         yield (
-            "this processor has no instructions for products of bfloat16 "
-            "(avx512_bf16, amx_bf16, Arm's bf16): float32 is faster "
+            "this processor has no fast products of bfloat16 (AMD's avx512_bf16, "
+            "amx_bf16, Arm's bf16): float32 is faster "
             "(model.dtype=float32 model.product_dtype=dtype)"
         )
 

@@ -97,14 +97,14 @@ def test_what_a_run_has_is_told_before_its_first_step(folder, monkeypatch):
     )
     for has_none in (True, False):
         monkeypatch.setattr(
-            compiled_phases, "multiplies_bfloat16", lambda text, no=has_none: not no
+            compiled_phases, "has_fast_bfloat16", lambda text, no=has_none: not no
         )
         lines = [*compiled_phases.run_lines(told, phases, phases[-1].config)]
         (classes,) = (line for line in lines if "classes: " in line)
         assert classes.startswith("53 classes: label 0, ")
         assert classes.endswith("label 49 and 3 more")
         assert any(line.endswith("divide it: tensor of heads") for line in lines)
-        assert has_none == any("no instructions for products of" in x for x in lines)
+        assert has_none == any("no fast products of" in x for x in lines)
 
 
 def test_a_phase_hides_other_tokens_than_evaluations(folder):

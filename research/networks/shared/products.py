@@ -18,11 +18,16 @@ from jax import lax
 
 BFLOAT16_FLAGS = {"avx512_bf16", "amx_bf16", "bf16"}
 """Linux's names of x86 and Arm instructions that multiply bfloat16."""
+INTEL_FLAGS = {"amx_bf16"}
+"""Those that are faster than float32 on an Intel processor: its avx512_bf16 is slower
+(docs/performance.md)."""
 
 
-def multiplies_bfloat16(cpuinfo: str) -> bool:
-    """Whether the processor that /proc/cpuinfo describes has such instructions."""
-    return not BFLOAT16_FLAGS.isdisjoint(cpuinfo.split())
+def has_fast_bfloat16(cpuinfo: str) -> bool:
+    """Whether bfloat16 is faster on the processor that /proc/cpuinfo describes."""
+    words = cpuinfo.split()
+    flags = INTEL_FLAGS if "GenuineIntel" in words else BFLOAT16_FLAGS
+    return not flags.isdisjoint(words)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(2,))

@@ -103,7 +103,9 @@ def test_no_product_of_a_step_is_converted_back_to_float32(
         ("flags\t\t: fpu avx512f avx512_bf16 amx_tile\n", True),
         ("Features\t: fp asimd bf16\n", True),
         ("flags\t\t: fpu avx512f avx512_vnni\n", False),
+        ("vendor_id\t: GenuineIntel\nflags\t\t: fpu avx512_bf16\n", False),
+        ("vendor_id\t: GenuineIntel\nflags\t\t: fpu amx_bf16 avx512_bf16\n", True),
     ],
 )
 def test_instructions_for_bfloat16_are_read_from_cpuinfo(cpuinfo, fast):
-    assert products.multiplies_bfloat16(cpuinfo) == fast
+    assert products.has_fast_bfloat16(cpuinfo) == fast
