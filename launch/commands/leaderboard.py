@@ -10,7 +10,9 @@ runs of D, a run or a sweep, are first added to F; --babylm=R adds the results o
 
 Runs that differ only in the seed share a row, with a 95 % interval over seeds; with one
 seed the interval is over items. --by is the score to rank by, by default the one that
-most runs have; --scores=A,B are shown next to it.
+most runs have; --scores=A,B are shown next to it. A * in both stands for one word, and
+each word has a row: --by='babylm_2026 * blimp' shows all backends. --baseline=ROW adds
+the differences from a row, paired by seed, with p for all of them together (Holm).
 """
 
 import argparse
@@ -34,13 +36,15 @@ def run(args: argparse.Namespace) -> None:
             write_json(folder / f"{entry['id']}.json", entry)
     elif args.babylm:
         raise UserError("--babylm needs --workdir, the run or sweep that was evaluated")
-    by, rows = entries.rank(entries.read_entries(folder), args.by)
     others = [name for name in args.scores.split(",") if name]
+    patterns = [name for name in (args.by, *others) if "*" in name]
+    found = entries.by_backend(entries.read_entries(folder), patterns)
+    by, rows = entries.rank([*found], args.by)
     known = {name for row in rows for name in row.values}
     for name in others:
         if name not in known:
             raise unknown("score", name, known)
-    lines = entries.ranking_lines(by, rows, others)
+    lines = entries.ranking_lines(by, rows, others, args.baseline)
     print("\n".join(lines))
     if args.to:
         write_output(args.to, "\n".join(lines) + "\n", "--to")
@@ -65,6 +69,8 @@ def parser() -> cli.Parser:
     parser.add_path("--babylm", default="", help="its results of palimpsest babylm")
     parser.add_argument("--by", default="", help="the score to rank by")
     parser.add_argument("--scores", default="", help="further scores, comma-separated")
+    help = "the row to subtract"
+    parser.add_argument("--baseline", default="", help=help)
     parser.add_path("--to", default="", help="file for the table in Markdown")
     return parser
 

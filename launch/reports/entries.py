@@ -1,7 +1,8 @@
 """Entries of a leaderboard, one JSON object per run, and their ranking."""
 
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,7 +13,7 @@ from research.config.identity import read_run_config
 from research.contract.errors import UserError, unknown
 from research.evaluation.babylm.rules import MAIN
 from research.evaluation.score_tables import ALL
-from research.evaluation.statistics import estimate
+from research.evaluation.statistics import estimate, holm, paired_test
 from research.files.existence import exists
 from research.files.json_files import digest, read_json
 from research.metrics import signs
@@ -142,6 +143,31 @@ def read_entries(folder: Path) -> list[dict[str, Any]]:
     return entries
 
 
+def by_backend(
+    entries: Sequence[dict[str, Any]], patterns: Sequence[str]
+) -> Iterator[dict[str, Any]]:
+    """An entry for each word that a pattern's * stands for, which ends its name.
+
+    `babylm_2026 * blimp` makes a row of each backend that a model was scored with. The
+    entry has the score under the pattern's name. One without such a score is kept.
+    """
+    regexes = [re.escape(each).replace(r"\*", r"(\S+)") for each in patterns]
+    for entry in entries:
+        scores = entry["scores"]
+        found = (re.fullmatch(each, name) for each in regexes for name in scores)
+        words = sorted({match[1] for match in found if match})
+        for word in words:
+            names = {each: each.replace("*", word) for each in patterns}
+            more = {each: scores[own] for each, own in names.items() if own in scores}
+            yield entry | {
+                "name": f"{entry['name']} ({word})",
+                "config": f"{entry['config']} {word}",
+                "scores": scores | more,
+            }
+        if not words:
+            yield entry
+
+
 def rank(
     entries: Sequence[dict[str, Any]], by: str = ""
 ) -> tuple[str, list[RankedRow]]:
@@ -202,13 +228,63 @@ def _mean(cells: Sequence[dict[str, Any]]) -> tuple[float, float, float]:
     return found.mean, found.mean - found.margin, found.mean + found.margin
 
 
+def differences(by: str, rows: Sequence[RankedRow], baseline: str) -> list[str]:
+    """Each row's difference from a baseline, paired by seed, with interval and p.
+
+    p is adjusted for all rows (Holm). "": the row shares no seed with the baseline, or
+    is the baseline.
+
+    Raises:
+      UserError: not exactly one row has the baseline's name and the score.
+    """
+    named = [row for row in rows if by in row.values]
+    bases = [row for row in named if row.name == baseline]
+    if not bases:
+        raise unknown("row", baseline, {row.name for row in named})
+    if len(bases) > 1:
+        raise UserError(f"{len(bases)} rows are called {baseline}: rename all but one")
+    base = _by_seed(bases[0], by)
+    pairs = []
+    for row in rows:
+        own = {} if row is bases[0] else _by_seed(row, by)
+        seeds = sorted(own.keys() & base.keys())
+        pairs.append(([own[seed] for seed in seeds], [base[seed] for seed in seeds]))
+    return [
+        _gap_cell(*pair, p_value) if pair[0] else ""
+        for pair, p_value in zip(
+            pairs, holm([paired_test(*pair) for pair in pairs]), strict=True
+        )
+    ]
+
+
+def _gap_cell(values: list[float], base: list[float], p_value: float) -> str:
+    gap = estimate([one - other for one, other in zip(values, base, strict=True)])
+    margin = "" if math.isnan(gap.margin) else f" ± {gap.margin:.2g}"
+    p_text = "" if math.isnan(p_value) else f", p {p_value:.3f}"
+    return f"{gap.mean:+.3g}{margin}{p_text}"
+
+
+def _by_seed(row: RankedRow, score: str) -> dict[int, float]:
+    cells = {entry["seed"]: entry["scores"].get(score) for entry in row.entries}
+    return {seed: cell["value"] for seed, cell in cells.items() if cell}
+
+
 def ranking_lines(
-    by: str, rows: Sequence[RankedRow], others: Sequence[str]
+    by: str, rows: Sequence[RankedRow], others: Sequence[str], baseline: str = ""
 ) -> list[str]:
-    """A table in Markdown, with `by` and further scores."""
+    """A table in Markdown, with `by` and further scores.
+
+    Args:
+      baseline: the row from which others differ; "": no column of differences.
+
+    Raises:
+      UserError: as `differences`.
+    """
     scores = [by, *(name for name in others if name != by)]
+    gaps = differences(by, rows, baseline) if baseline else []
     facts = ["seeds", "parameters", "tokens", "FLOPs", "minutes", "on"]
-    header = ["", "", *scores, *facts]
+    above = [f"above {baseline}"] if baseline else []
+    header = ["", "", *scores, *above, *facts]
     lines = [header, ["--:", ":--", *["--:"] * (len(header) - 3), ":--"]]
     for number, row in enumerate(rows, 1):
         first = row.entries[0]
@@ -217,6 +293,7 @@ def ranking_lines(
                 str(number) if by in row.values else "",
                 row.name,
                 *(_cell(row.values.get(name)) for name in scores),
+                *gaps[number - 1 : number],
                 str(len(row.entries)),
                 f"{first['parameters']:,}",
                 f"{first['tokens']:,}",

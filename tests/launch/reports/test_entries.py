@@ -56,7 +56,9 @@ def test_an_entry_has_scores_with_their_intervals(workdir, tmp_path, capsys):
 
 def entry(name, seed, **scores):
     cells = {key: {"value": v, "low": None, "high": None} for key, v in scores.items()}
-    return {"config": name, "name": name, "seed": seed, "scores": cells}
+    facts = dict.fromkeys(("parameters", "tokens", "flops", "seconds"), 1)
+    facts |= {"devices": 1, "device": "cpu"}
+    return facts | {"config": name, "name": name, "seed": seed, "scores": cells}
 
 
 def test_seeds_are_one_row_and_the_best_mean_is_first():
@@ -74,6 +76,31 @@ def test_seeds_are_one_row_and_the_best_mean_is_first():
     assert low == pytest.approx(2 * mean - high)
     _, rows = entries.rank(board, "loss")
     assert [row.name for row in rows] == ["b", "a", "c", "d"]
+
+
+def test_each_backend_is_a_row_with_its_difference_from_a_baseline():
+    """Gaps of 1, 2 and 3 points: t = 3.46 with 2 degrees of freedom."""
+    board = [
+        entry("lm", seed, **{"x causal blimp": 0.5 + seed / 10, "x causal aoa": 0.25})
+        for seed in range(3)
+    ]
+    for seed in range(3):
+        value = 0.51 + seed * 0.11
+        board.append(entry("mix", seed, **{"x causal blimp": value, "x own aoa": 1.0}))
+    board += [entry("mix", 3, **{"x mntp blimp": 0.9}), entry("none", 0, loss=1.0)]
+    by = "x * blimp"
+    _, rows = entries.rank([*entries.by_backend(board, [by, "x * aoa"])], by)
+    names = ["mix (mntp)", "mix (causal)", "lm (causal)", "mix (own)", "none"]
+    assert [row.name for row in rows] == names
+    assert rows[3].values["x * aoa"][0] == 1.0 and len(rows[1].entries) == 3
+    said = ["", "+0.02 ± 0.025, p 0.074", "", "", ""]
+    assert entries.differences(by, rows, "lm (causal)") == said
+    lines = entries.ranking_lines(by, rows, [], "lm (causal)")
+    assert "| above lm (causal) |" in lines[0] and said[1] in lines[3]
+    with pytest.raises(UserError, match=r"unknown row 'lm'; known: lm \(causal\), mix"):
+        entries.differences(by, rows, "lm")
+    with pytest.raises(UserError, match=r"2 rows are called lm \(causal\): rename"):
+        entries.differences(by, [*rows, rows[2]], "lm (causal)")
 
 
 @pytest.mark.parametrize(
