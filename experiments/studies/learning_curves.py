@@ -29,6 +29,8 @@ NAMES = {
 }
 """Objective -> its name in the table, in this order."""
 LEVEL = 0.05
+OFFSET = 1.05
+"""Of an objective's points from the next one's, as a factor of their tokens."""
 
 Scores = Mapping[tuple[str, float], Sequence[float]]
 """Objective and millions of tokens -> a score for each seed; "no ..." has 0 tokens."""
@@ -51,19 +53,25 @@ def fresh_scores(scores: Scores, name: str) -> Sequence[float]:
     return scores[FRESH.get(name, FRESH["mlm"]), 0.0]
 
 
-def table(tags: Scores, pairs: Scores) -> str:
-    """A row for each objective and number of tokens, in Markdown.
+def differences(tags: Scores) -> dict[tuple[str, float], tuple[list[float], bool]]:
+    """Each point's differences from no pretraining, by seed, and if they are decided.
 
-    A difference from the network without pretraining is bold if it is decided at 5 %
-    for all of them together (Holm).
+    Decided: at 5 % for all points together (Holm).
     """
     keys = [key for name in NAMES for key in sorted(tags) if key[0] == name]
     fresh = {key: fresh_scores(tags, key[0]) for key in keys}
-    decided = holm([paired_test(tags[key], fresh[key]) for key in keys]) <= LEVEL
+    p_values = holm([paired_test(tags[key], fresh[key]) for key in keys])
+    return {
+        key: ([a - b for a, b in zip(tags[key], fresh[key], strict=True)], p <= LEVEL)
+        for key, p in zip(keys, p_values, strict=True)
+    }
+
+
+def table(tags: Scores, pairs: Scores) -> str:
+    """A row for each objective and number of tokens, in Markdown; bold if decided."""
     lines = ["| | tokens, M | tags, % | minus no pretraining | BLiMP, % |"]
     lines.append("|---|--:|--:|--:|--:|")
-    for key, is_decided in zip(keys, decided, strict=True):
-        gaps = [a - b for a, b in zip(tags[key], fresh[key], strict=True)]
+    for key, (gaps, is_decided) in differences(tags).items():
         gap = shown(gaps, "+")
         gap = f"**{gap}**" if is_decided else gap
         cells = NAMES[key[0]], f"{key[1]:g}", shown(tags[key]), gap
@@ -80,19 +88,26 @@ def shown(scores: Sequence[float], sign: str = "") -> str:
 
 
 def draw(tags: Scores) -> str:
-    """An SVG element: differences from no pretraining over tokens."""
+    """An SVG element: differences from no pretraining over tokens; filled if decided.
+
+    Points of the same number of tokens lie beside each other.
+    """
+    points = differences(tags)
     with pyplot.rc_context(STYLE):
         figure, panel = pyplot.subplots(figsize=(6.4, 3.6))
-        for (name, label), color in zip(NAMES.items(), ROW_COLORS, strict=False):
-            points = sorted(tokens for other, tokens in tags if other == name)
-            fresh = fresh_scores(tags, name)
-            gaps = [
-                estimate([a - b for a, b in zip(tags[name, x], fresh, strict=True)])
-                for x in points
-            ]
+        for number, (name, label) in enumerate(NAMES.items()):
+            own = {key[1]: point for key, point in points.items() if key[0] == name}
+            places = [tokens * OFFSET ** (number - len(NAMES) // 2) for tokens in own]
+            gaps = [estimate(seeds) for seeds, _ in own.values()]
+            color = ROW_COLORS[number]
+            keys = {"fmt": "o-", "ms": 4, "lw": 1.2, "capsize": 2, "color": color}
             means, margins = [gap.mean for gap in gaps], [gap.margin for gap in gaps]
-            keys = {"fmt": "o-", "ms": 3.5, "lw": 1.4, "capsize": 2, "color": color}
-            panel.errorbar(points, means, yerr=margins, label=label, **keys)
+            panel.errorbar(places, means, yerr=margins, label=label, zorder=2, **keys)
+            for place, mean, (_, is_decided) in zip(
+                places, means, own.values(), strict=True
+            ):
+                if not is_decided:
+                    panel.plot(place, mean, "o", ms=4, mfc="white", mec=color, zorder=3)
         panel.axhline(0, color=STYLE["text.color"], lw=0.8)
         panel.set_xscale("log")
         places = sorted({tokens for _, tokens in tags if tokens})

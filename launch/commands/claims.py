@@ -57,13 +57,21 @@ a secondary one.
 
 
 UNITS = (
-    "Differences are divided by what their plan shows: all have one axis. Right "
-    "of the dotted line they confirm the claim. Filled: decided; a square: reversed; "
-    "open: not decided; a triangle: fewer than three seeds."
+    "Differences are divided by what their plan shows; each scale has its own axis. "
+    "Right of the dotted line they confirm the claim. Filled: decided; a square: "
+    "reversed; open: not decided; a triangle: fewer than three seeds."
 )
+
+RERUN = (
+    "# TEXT: a folder of text; FILES: the task's files; tasks.toml: the tasks, as in",
+    "# docs/tables.md. At a commit without palimpsest.py the program is called",
+    "# python -m launch.sweep, and python -m launch.claims.",
+)
+"""What precedes the commands of a rerun."""
 
 TWO_POPULATIONS = "two populations"
 """The verdict of a result without an interval; see `Result.two_populations`."""
+MIXED = f"with {TWO_POPULATIONS}"
 
 
 def run(args: argparse.Namespace) -> None:
@@ -200,8 +208,10 @@ def _origin(both: list[Cell]) -> dict[str, Any]:
 def rerun(claim: Claim, folder: Path) -> Iterator[str]:
     """The commands that rerun a claim, at each scale with a plan.
 
-    A comment above them gives the text, code and seeds of the recorded result, if any.
+    A comment above them gives the text, code and seeds of the recorded result and of
+    its repeat, if any.
     """
+    yield from RERUN
     stem = Path(default_table(claim)).stem
     sweep = f"experiments/sweeps/{stem}.py"
     module = user_code.module_at(sweep)
@@ -209,24 +219,33 @@ def rerun(claim: Claim, folder: Path) -> Iterator[str]:
     files = getattr(module, "FILES", "--config.data.corpus='TEXT/*'")
     column = own_columns.by_name(always=False)
     for scale, plan in claim.plans.items():
-        workdir = f"runs/{stem}-{scale}"
+        of_task = column[plan.metric].scored_as if plan.metric in column else ""
         yield f"# {claim.id}, {scale}: {claim.better} over {claim.worse}, {plan.metric}"
-        if result := ledger.read_result(claim, scale, folder):
-            of = result.provenance
-            yield f"# seeds {', '.join(map(str, result.seeds))}"
-            yield f"# commit {', '.join(of['commit'])}"
-            yield f"# text {', '.join(of['data'])} (provenance.data of result.json)"
-        else:
-            yield f"# not run; its plan has {plan.seeds} seeds"
-        yield (
-            f"palimpsest sweep --sweep={sweep} --scale={scale} {tasks}"
-            f"--workdir={workdir} {files}"
-        )
-        if plan.metric in column and (task := column[plan.metric].scored_as):
-            yield f"palimpsest score --workdir={workdir} --task={task} --data='FILES/*'"
-        yield (
-            f"palimpsest claims --claim={claim.id} --scale={scale} --workdir={workdir}"
-        )
+        for repeat in (False, True):
+            result = ledger.read_result(claim, scale, folder, repeat=repeat)
+            if repeat and not result:
+                continue
+            workdir = f"runs/{stem}-{scale}{'-again' if repeat else ''}"
+            own = f"--scale={scale} --workdir={workdir}"
+            seeds = f" --first_seed={result.seeds[0]}" if repeat else ""
+            if result:
+                yield from _origin_lines(result)
+            else:
+                yield f"# not run; its plan has {plan.seeds} seeds"
+            yield f"palimpsest sweep --sweep={sweep} {tasks}{own} {files}{seeds}"
+            if of_task:
+                files_of_task = f"--task={of_task} --data='FILES/*'"
+                yield f"palimpsest score --workdir={workdir} {files_of_task}"
+            again = " --repeat" if repeat else ""
+            yield f"palimpsest claims --claim={claim.id} {own}{again}"
+
+
+def _origin_lines(result: ledger.Result) -> Iterator[str]:
+    """Comments on the seeds, code and text of a result."""
+    of = result.provenance
+    yield f"# seeds {', '.join(map(str, result.seeds))}"
+    yield f"# commit {', '.join(of['commit'])}"
+    yield f"# text {', '.join(of['data'])} (provenance.data of result.json)"
 
 
 def page(claims: dict[str, Claim], folder: Path) -> Iterator[str]:
@@ -287,14 +306,29 @@ def _name(claim: Claim) -> str:
 def _summary(
     claims: dict[str, Claim], compared: dict[str, dict], mixed: dict[str, dict]
 ) -> str:
-    counts = []
+    counts, by_claim = [], dict[str, list[str]]()
     for scale in SCALES:
+        for name, (found, _) in compared[scale].items():
+            by_claim.setdefault(name, []).append(_word(found))
+        for name in mixed[scale]:
+            by_claim.setdefault(name, []).append(MIXED)
         words = [_word(found) for found, _ in compared[scale].values()]
-        words += [f"with {TWO_POPULATIONS}"] * len(mixed[scale])
-        each = [f"{words.count(word)} {word}" for word in dict.fromkeys(sorted(words))]
-        each.append(f"{len(claims) - len(words)} not run")
-        counts.append(f"{scale}: {', '.join(each)}")
-    return f"{len(claims)} claims. {'; '.join(counts)}."
+        words += [MIXED] * len(mixed[scale])
+        not_run = f"{len(claims) - len(words)} not run"
+        counts.append(f"{scale}: {', '.join([*_counted(words), not_run])}")
+    last = [words[-1] for words in by_claim.values()]
+    open_words = {NOT_DECIDED, TOO_FEW, MIXED}
+    decided = [{*words} - open_words for words in by_claim.values()]
+    found = _counted([word for words in decided for word in words])
+    return (
+        f"{len(claims)} claims. {'; '.join(counts)}.\n\n{len(by_claim)} were run at "
+        f"one scale or more. Decided at any: {', '.join(found) or 'none'}; at the "
+        f"largest scale that each was run at: {', '.join(_counted(last))}."
+    )
+
+
+def _counted(words: list[str]) -> list[str]:
+    return [f"{words.count(word)} {word}" for word in dict.fromkeys(sorted(words))]
 
 
 def _agreement(compared: dict[str, dict], again: dict[str, dict]) -> Iterator[str]:

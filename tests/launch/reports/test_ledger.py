@@ -476,9 +476,19 @@ def test_every_claim_with_a_plan_says_how_to_run_it_again():
     claims = ledger.load_claims(published.FOLDER)
     for claim in claims.values():
         lines = [*command.rerun(claim, published.FOLDER)]
-        assert len([line for line in lines if "palimpsest sweep" in line]) == len(
-            claim.plans
-        )
+        repeats = [
+            result
+            for scale in claim.plans
+            if (
+                result := ledger.read_result(
+                    claim, scale, published.FOLDER, repeat=True
+                )
+            )
+        ]
+        sweeps = [line for line in lines if line.startswith("palimpsest sweep")]
+        assert len(sweeps) == len(claim.plans) + len(repeats)
+        for result in repeats:
+            assert f"--first_seed={result.seeds[0]}" in "".join(sweeps)
         for line in lines:
             if file := re.search(r"experiments/sweeps/\w+\.py", line):
                 assert (published.FOLDER.parents[1] / file[0]).is_file()
