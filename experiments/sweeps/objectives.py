@@ -8,7 +8,7 @@ network without pretraining, and the more so the sooner an objective's loss fall
 the entropy of token frequencies.
 
 Expected at smoke, accuracy in per cent over three seeds: lm 60 (not pretrained 49), mlm
-59 (52), plm 57 (52), dae 26 (50), electra 32 (52). After 0.8 M tokens T5's decoder
+59 (52), plm 53 (52), dae 26 (50), electra 32 (52). After 0.8 M tokens T5's decoder
 hardly reads its encoder (the input of another row costs it 0.06 nats of 4.33), and the
 states that ELECTRA's detector gives to two sentences have a cosine of 0.99.
 """
