@@ -131,3 +131,14 @@ def test_the_figures_of_the_page_are_those_of_our_entries():
             if name.endswith((" blimp", " supplement", " mrpc")):
                 ends = (f"{100 * score[end]:.1f}" for end in ("value", "low", "high"))
                 assert "{} [{}, {}]".format(*ends) in page.replace("**", ""), name
+
+
+def test_the_table_of_the_page_is_that_of_our_entries():
+    """docs/howto/babylm.md: four objectives at equal words."""
+    root = Path(__file__).parents[3]
+    page = (root / "docs/howto/babylm.md").read_text("utf-8")
+    ours = entries.read_entries(root / "experiments/leaderboard/equal_words")
+    tasks = ("supplement", "entity_tracking", "reading")
+    names, by = [f"babylm_2026 * {task}" for task in tasks], "babylm_2026 * blimp"
+    by, rows = entries.rank([*entries.by_backend(ours, [by, *names])], by)
+    assert "\n".join(entries.ranking_lines(by, rows, names, "LM (causal)")) in page
