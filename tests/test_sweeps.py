@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from experiments.sweeps import features, since_2020, ulmfit
-from launch.sweeps import finetuning
+from launch.sweeps import finetuning, sweep_plan
 from launch.sweeps.scales import SCALES
 from launch.sweeps.tasks import Task
 from launch.user_code import module_at
@@ -23,7 +23,8 @@ def _rows(name, scale):
     """Row -> the config of its first pretraining."""
     found = {}
     sweep = module_at(f"experiments/sweeps/{name}.py").sweep
-    for *arm, (row, group) in sweep(scale, TASKS):
+    given = (scale, TASKS) if sweep_plan.takes_tasks(sweep) else (scale,)
+    for *arm, (row, group) in sweep(*given):
         if group == "pretraining":
             found.setdefault(row, finetuning.flat_config(tuple(arm)))
     return found
@@ -53,6 +54,16 @@ def test_chinese_rows_differ_in_their_masks_alone(scale):
     for part in ernie["objective.parts"].values():
         for name in ("format", "sentence_task", "rate"):
             assert part[name] == wwm[f"objective.{name}"]
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_rows_of_babylms_scores_differ_in_their_objective_alone(scale):
+    rows = _rows("babylm_small", scale)
+    lm = rows.pop("LM")
+    for row, config in rows.items():
+        keys = {key for key in {*lm, *config} if lm.get(key) != config.get(key)}
+        assert keys, row
+        assert all(key.startswith("objective.") for key in keys), (row, keys)
 
 
 @pytest.mark.parametrize("name", ["spanbert6", "spanbert7"])

@@ -16,7 +16,8 @@ from pathlib import Path
 
 from experiments.sweeps.objectives import FRESH
 from launch.reports.figures import ROW_COLORS, STYLE, pyplot, svg_element
-from research.evaluation.statistics import estimate, holm, paired_test
+from research.evaluation.comparison import LEVEL, Comparison, compare
+from research.evaluation.statistics import Estimate, estimate
 
 NUMBERS, FIGURE = Path("docs/learning_curves.csv"), Path("docs/learning_curves.svg")
 TAGS, PAIRS = "POS, frozen", "BLiMP"
@@ -28,9 +29,8 @@ NAMES = {
     "electra": "ELECTRA",
 }
 """Objective -> its name in the table, in this order."""
-LEVEL = 0.05
 OFFSET = 1.05
-"""Of an objective's points from the next one's, as a factor of their tokens."""
+"""The factor by which the next objective's points are moved to the right."""
 
 Scores = Mapping[tuple[str, float], Sequence[float]]
 """Objective and millions of tokens -> a score for each seed; "no ..." has 0 tokens."""
@@ -53,38 +53,28 @@ def fresh_scores(scores: Scores, name: str) -> Sequence[float]:
     return scores[FRESH.get(name, FRESH["mlm"]), 0.0]
 
 
-def differences(tags: Scores) -> dict[tuple[str, float], tuple[list[float], bool]]:
-    """Each point's differences from no pretraining, by seed, and if they are decided.
-
-    Decided: at 5 % for all points together (Holm).
-    """
+def differences(tags: Scores) -> dict[tuple[str, float], Comparison]:
+    """Each point compared with no pretraining, all points together (Holm)."""
     keys = [key for name in NAMES for key in sorted(tags) if key[0] == name]
-    fresh = {key: fresh_scores(tags, key[0]) for key in keys}
-    p_values = holm([paired_test(tags[key], fresh[key]) for key in keys])
-    return {
-        key: ([a - b for a, b in zip(tags[key], fresh[key], strict=True)], p <= LEVEL)
-        for key, p in zip(keys, p_values, strict=True)
-    }
+    return compare({key: (tags[key], fresh_scores(tags, key[0])) for key in keys})
 
 
 def table(tags: Scores, pairs: Scores) -> str:
     """A row for each objective and number of tokens, in Markdown; bold if decided."""
     lines = ["| | tokens, M | tags, % | minus no pretraining | BLiMP, % |"]
     lines.append("|---|--:|--:|--:|--:|")
-    for key, (gaps, is_decided) in differences(tags).items():
-        gap = shown(gaps, "+")
-        gap = f"**{gap}**" if is_decided else gap
-        cells = NAMES[key[0]], f"{key[1]:g}", shown(tags[key]), gap
-        lines.append(f"| {' | '.join(cells)} | {shown(pairs.get(key, ()))} |")
+    for key, found in differences(tags).items():
+        gap = shown(found.difference, "+")
+        gap = f"**{gap}**" if found.adjusted_p <= LEVEL else gap
+        cells = NAMES[key[0]], f"{key[1]:g}", shown(estimate(tags[key])), gap
+        of_pairs = shown(estimate(pairs[key])) if key in pairs else ""
+        lines.append(f"| {' | '.join(cells)} | {of_pairs} |")
     return "\n".join(lines)
 
 
-def shown(scores: Sequence[float], sign: str = "") -> str:
-    """Mean ± a 95 % interval over seeds; "" without scores."""
-    if not scores:
-        return ""
-    mean, margin, _ = estimate(scores)
-    return f"{mean:{sign}.1f} ± {margin:.1f}"
+def shown(found: Estimate, sign: str = "") -> str:
+    """Mean ± a 95 % interval over seeds."""
+    return f"{found.mean:{sign}.1f} ± {found.margin:.1f}"
 
 
 def draw(tags: Scores) -> str:
@@ -96,18 +86,17 @@ def draw(tags: Scores) -> str:
     with pyplot.rc_context(STYLE):
         figure, panel = pyplot.subplots(figsize=(6.4, 3.6))
         for number, (name, label) in enumerate(NAMES.items()):
-            own = {key[1]: point for key, point in points.items() if key[0] == name}
-            places = [tokens * OFFSET ** (number - len(NAMES) // 2) for tokens in own]
-            gaps = [estimate(seeds) for seeds, _ in own.values()]
+            own = {key[1]: found for key, found in points.items() if key[0] == name}
+            moved = [tokens * OFFSET ** (number - len(NAMES) // 2) for tokens in own]
+            gaps = [found.difference for found in own.values()]
+            means, margins = [gap.mean for gap in gaps], [gap.margin for gap in gaps]
             color = ROW_COLORS[number]
             keys = {"fmt": "o-", "ms": 4, "lw": 1.2, "capsize": 2, "color": color}
-            means, margins = [gap.mean for gap in gaps], [gap.margin for gap in gaps]
-            panel.errorbar(places, means, yerr=margins, label=label, zorder=2, **keys)
-            for place, mean, (_, is_decided) in zip(
-                places, means, own.values(), strict=True
-            ):
-                if not is_decided:
-                    panel.plot(place, mean, "o", ms=4, mfc="white", mec=color, zorder=3)
+            panel.errorbar(moved, means, yerr=margins, label=label, zorder=2, **keys)
+            for x, found in zip(moved, own.values(), strict=True):
+                if found.adjusted_p > LEVEL:
+                    hollow = {"ms": 4, "mfc": "white", "mec": color, "zorder": 3}
+                    panel.plot(x, found.difference.mean, "o", **hollow)
         panel.axhline(0, color=STYLE["text.color"], lw=0.8)
         panel.set_xscale("log")
         places = sorted({tokens for _, tokens in tags if tokens})

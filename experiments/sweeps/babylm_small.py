@@ -34,24 +34,20 @@ ROWS = {
     "masked LM": {"objective.name": "mlm", "objective.rate": 0.3},
 }
 SEEDS = 3
-SIZES = {
-    "smoke": ("tiny", 20),
-    "quick": ("tiny", 2_000),
-    "cpu": ("tiny", 22_000),
-    "small": ("small", 19_000),
-    "paper": ("base", 4_000),
-}
-"""Scale -> the size of `experiments/babylm.py` and its steps: 4.9 million words at
-quick, 53 at cpu."""
+SIZES = {"small": "small", "paper": "base"}
+"""Scale -> the size of `experiments/babylm.py`; others: tiny."""
+STEPS = {"smoke": 20, "quick": 2_000}
+"""Scale -> its steps, at quick for 4.9 million words; others: those of the size."""
 
 
 def sweep(scale: str) -> Iterator[tuple]:
-    size, steps = SIZES[scale]
-    budget = {"train.steps": steps, "optimizer.warmup_steps": steps // 20}
+    budget = {}
+    if steps := STEPS.get(scale):
+        budget = {"train.steps": steps, "optimizer.warmup_steps": steps // 20}
     for seed in range(SEEDS):
         for row, keys in ROWS.items():
             yield (
-                f"experiments/babylm.py:{size}",
+                f"experiments/babylm.py:{SIZES.get(scale, 'tiny')}",
                 keys | budget | {"seed": seed},
                 (row, "pretraining"),
             )

@@ -67,7 +67,7 @@ RERUN = (
     "# docs/tables.md. At a commit without palimpsest.py the program is called",
     "# python -m launch.sweep, and python -m launch.claims.",
 )
-"""What precedes the commands of a rerun."""
+"""The comments above the commands of a rerun."""
 
 TWO_POPULATIONS = "two populations"
 """The verdict of a result without an interval; see `Result.two_populations`."""
@@ -308,14 +308,13 @@ def _summary(
 ) -> str:
     counts, by_claim = [], dict[str, list[str]]()
     for scale in SCALES:
-        for name, (found, _) in compared[scale].items():
-            by_claim.setdefault(name, []).append(_word(found))
-        for name in mixed[scale]:
-            by_claim.setdefault(name, []).append(MIXED)
-        words = [_word(found) for found, _ in compared[scale].values()]
-        words += [MIXED] * len(mixed[scale])
-        not_run = f"{len(claims) - len(words)} not run"
-        counts.append(f"{scale}: {', '.join([*_counted(words), not_run])}")
+        at_scale = {name: _word(found) for name, (found, _) in compared[scale].items()}
+        at_scale |= dict.fromkeys(mixed[scale], MIXED)
+        not_run = f"{len(claims) - len(at_scale)} not run"
+        of_scale = ", ".join([*_counted([*at_scale.values()]), not_run])
+        counts.append(f"{scale}: {of_scale}")
+        for name, word in at_scale.items():
+            by_claim.setdefault(name, []).append(word)
     last = [words[-1] for words in by_claim.values()]
     open_words = {NOT_DECIDED, TOO_FEW, MIXED}
     decided = [{*words} - open_words for words in by_claim.values()]

@@ -8,12 +8,14 @@ from typing import Any, NamedTuple
 
 from etils import epath
 
+from launch.reports.cell_text import format_p
 from launch.reports.default_table import SEED
 from research.config.identity import read_run_config
 from research.contract.errors import UserError, unknown
 from research.evaluation.babylm.rules import MAIN
+from research.evaluation.comparison import Comparison, compare
 from research.evaluation.score_tables import ALL
-from research.evaluation.statistics import estimate, holm, paired_test
+from research.evaluation.statistics import MIN_SEEDS, estimate
 from research.files.existence import exists
 from research.files.json_files import digest, read_json
 from research.metrics import signs
@@ -231,8 +233,8 @@ def _mean(cells: Sequence[dict[str, Any]]) -> tuple[float, float, float]:
 def differences(by: str, rows: Sequence[RankedRow], baseline: str) -> list[str]:
     """Each row's difference from a baseline, paired by seed, with interval and p.
 
-    p is adjusted for all rows (Holm). "": the row shares no seed with the baseline, or
-    is the baseline.
+    p is adjusted for all rows (Holm). With fewer than three seeds a cell has neither
+    interval nor p; "": the row shares no seed with the baseline, or is the baseline.
 
     Raises:
       UserError: not exactly one row has the baseline's name and the score.
@@ -243,25 +245,24 @@ def differences(by: str, rows: Sequence[RankedRow], baseline: str) -> list[str]:
         raise unknown("row", baseline, {row.name for row in named})
     if len(bases) > 1:
         raise UserError(f"{len(bases)} rows are called {baseline}: rename all but one")
-    base = _by_seed(bases[0], by)
-    pairs = []
-    for row in rows:
+    base, pairs = _by_seed(bases[0], by), {}
+    for number, row in enumerate(rows):
         own = {} if row is bases[0] else _by_seed(row, by)
-        seeds = sorted(own.keys() & base.keys())
-        pairs.append(([own[seed] for seed in seeds], [base[seed] for seed in seeds]))
+        if seeds := sorted(own.keys() & base.keys()):
+            scores = ([of[seed] for seed in seeds] for of in (own, base))
+            pairs[number] = tuple(scores)
+    found = compare(pairs)
     return [
-        _gap_cell(*pair, p_value) if pair[0] else ""
-        for pair, p_value in zip(
-            pairs, holm([paired_test(*pair) for pair in pairs]), strict=True
-        )
+        _gap_cell(found[number]) if number in found else ""
+        for number in range(len(rows))
     ]
 
 
-def _gap_cell(values: list[float], base: list[float], p_value: float) -> str:
-    gap = estimate([one - other for one, other in zip(values, base, strict=True)])
-    margin = "" if math.isnan(gap.margin) else f" ± {gap.margin:.2g}"
-    p_text = "" if math.isnan(p_value) else f", p {p_value:.3f}"
-    return f"{gap.mean:+.3g}{margin}{p_text}"
+def _gap_cell(found: Comparison) -> str:
+    mean, margin, count = found.difference
+    if count < MIN_SEEDS:
+        return f"{mean:+.3g}"
+    return f"{mean:+.3g} ± {margin:.2g}, p {format_p(found.adjusted_p)}"
 
 
 def _by_seed(row: RankedRow, score: str) -> dict[int, float]:

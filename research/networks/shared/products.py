@@ -19,12 +19,12 @@ from jax import lax
 BFLOAT16_FLAGS = {"avx512_bf16", "amx_bf16", "bf16"}
 """Linux's names of x86 and Arm instructions that multiply bfloat16."""
 INTEL_FLAGS = {"amx_bf16"}
-"""Those that are faster than float32 on an Intel processor: its avx512_bf16 is slower
+"""The same on an Intel processor, whose avx512_bf16 is slower than float32
 (docs/performance.md)."""
 
 
 def has_fast_bfloat16(cpuinfo: str) -> bool:
-    """Whether bfloat16 is faster on the processor that /proc/cpuinfo describes."""
+    """True if /proc/cpuinfo describes a processor on which bfloat16 is the faster."""
     words = cpuinfo.split()
     flags = INTEL_FLAGS if "GenuineIntel" in words else BFLOAT16_FLAGS
     return not flags.isdisjoint(words)

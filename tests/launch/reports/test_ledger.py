@@ -2,7 +2,7 @@
 
 import json
 import re
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -439,6 +439,10 @@ def test_the_readme_counts_the_verdicts():
     assert holds + against + open_ == len(words)
     verdicts = "holds", "reversed", "not decided"
     counts = [[*last.values()].count(word) for word in verdicts]
+    page = (published.FOLDER.parents[1] / "docs" / "claims.md").read_text()
+    assert f"Decided at any: {holds} holds, {against} reversed; " in page
+    of_last = f"{counts[0]} holds, {counts[2]} not decided, {counts[1]} reversed."
+    assert f"each was run at: {of_last}" in page
     text = (
         f"- Of {len(claims)} claims of papers {len(words)} were run: {holds} hold at "
         f"one of our scales, {against} are reversed, {open_} are open at all (at the "
@@ -481,21 +485,17 @@ def test_figures_of_the_pages_are_those_of_the_ledger():
 
 def test_every_claim_with_a_plan_says_how_to_run_it_again():
     claims = ledger.load_claims(published.FOLDER)
+    of_repeat = partial(ledger.read_result, folder=published.FOLDER, repeat=True)
     for claim in claims.values():
         lines = [*command.rerun(claim, published.FOLDER)]
-        repeats = [
-            result
-            for scale in claim.plans
-            if (
-                result := ledger.read_result(
-                    claim, scale, published.FOLDER, repeat=True
-                )
-            )
-        ]
         sweeps = [line for line in lines if line.startswith("palimpsest sweep")]
-        assert len(sweeps) == len(claim.plans) + len(repeats)
-        for result in repeats:
-            assert f"--first_seed={result.seeds[0]}" in "".join(sweeps)
+        again = [
+            f"--first_seed={result.seeds[0]}"
+            for scale in claim.plans
+            if (result := of_repeat(claim, scale))
+        ]
+        assert len(sweeps) == len(claim.plans) + len(again)
+        assert [seeds for seeds in again if seeds not in "".join(sweeps)] == []
         for line in lines:
             if file := re.search(r"experiments/sweeps/\w+\.py", line):
                 assert (published.FOLDER.parents[1] / file[0]).is_file()
