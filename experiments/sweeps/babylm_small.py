@@ -1,4 +1,4 @@
-"""The BabyLM Challenge's scores of a mixture beside both of its halves, at equal words.
+"""BabyLM's scores of a mixture beside both of its halves, at equal tokens.
 
     palimpsest sweep --sweep=experiments/sweeps/babylm_small.py --scale=quick \\
         --workdir=runs/babylm_small --config.data.train='corpus/*.txt' \\
@@ -8,7 +8,7 @@
 Question: is GPT-BERT's mixture (Charpentier and Samuel 2024) above its two halves, LM
 and masked LM, and above masked diffusion by the challenge's scores? All rows have the
 network, text and optimizer of `experiments/babylm.py`, and read the same number of
-words. The first seeds of all rows come first, so that a sweep that is stopped has
+tokens. The first seeds of all rows come first, so that a sweep that is stopped has
 whole columns.
 
 Departs from GPT-BERT in network, optimizer and mask rate, which are equal for all rows:
