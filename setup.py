@@ -32,7 +32,7 @@ setup(
         "experiments": [
             "claims/*.toml",
             "claims/results/*.json",
-            "leaderboard/*.json",
+            "leaderboard/**/*.json",
             "tables/*.toml",
         ],
         "launch": ["serving/page.html"],
