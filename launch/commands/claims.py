@@ -186,7 +186,9 @@ def default_table(claim: Claim) -> str:
 
 
 def _origin(both: list[Cell]) -> dict[str, Any]:
-    """The trials, data, test data (if any) and commits of two cells and pretrainings.
+    """The trials, data, test data (if any), commits and devices of two cells.
+
+    Commits and devices are those of the cells' trials and of their pretrainings.
 
     Raises:
       UserError: a pretraining has no result.
@@ -197,9 +199,11 @@ def _origin(both: list[Cell]) -> dict[str, Any]:
     if missing := {run.name for run in runs if not run.done}:
         raise UserError(f"{', '.join(sorted(missing))}: no result")
     tested = {t.result["provenance"].get("test_data") for t in trials} - {None}
+    origins = [run.result["provenance"] for run in runs]
     return {
         "trials": [[trial.id for trial in cell] for cell in cells],
-        "commit": sorted({str(r.result["provenance"].get("commit")) for r in runs}),
+        "commit": sorted({str(origin.get("commit")) for origin in origins}),
+        "device": sorted({str(origin.get("device")) for origin in origins}),
         "data": sorted({str(t.result["provenance"].get("data")) for t in trials}),
         **({"test_data": sorted(tested)} if tested else {}),
     }
@@ -245,6 +249,8 @@ def _origin_lines(result: ledger.Result) -> Iterator[str]:
     of = result.provenance
     yield f"# seeds {', '.join(map(str, result.seeds))}"
     yield f"# commit {', '.join(of['commit'])}"
+    if "device" in of:  # older results have none
+        yield f"# on {', '.join(of['device'])}"
     yield f"# text {', '.join(of['data'])} (provenance.data of result.json)"
 
 

@@ -96,10 +96,10 @@ def measure(size: Size, seconds: float) -> dict[str, Any]:
     from launch.measure import accelerators
     from launch.measure.attention_speed import attention_jobs, product_rate
     from launch.measure.timing import run_jobs
+    from research.record.provenance import device_name
 
     began = time.monotonic()
-    device = jax.devices()[0]
-    chip = accelerators.find_chip(device.device_kind)
+    chip = accelerators.find_chip(jax.devices()[0].device_kind)
     product = product_rate(size.product)
     shape = {"heads": size.heads, "head_width": size.head_width}
     attention = attention_jobs(
@@ -108,7 +108,7 @@ def measure(size: Size, seconds: float) -> dict[str, Any]:
     jobs = [*_step_jobs(size), *attention]
     records = run_jobs(jobs, seconds - (time.monotonic() - began))
     return {
-        "device": device.device_kind,
+        "device": device_name(),
         "num_devices": jax.device_count(),
         "jax": jax.__version__,
         "product_size": size.product,

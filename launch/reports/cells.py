@@ -45,7 +45,7 @@ class Number(NamedTuple):
         return self.trial, *self.others
 
     def origins(self, name: str) -> tuple[Any, ...]:
-        """The "commit", "data" or "test_data" (fingerprints) of its trials.
+        """The "commit", "device", "data" or "test_data" (fingerprints) of its trials.
 
         None: not recorded.
         """

@@ -16,7 +16,7 @@ CSV_HEADER += ("missing_runs", "diverged_runs")
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """Spreadsheets read a cell as a formula if it begins so (OWASP, CSV injection)."""
 NUMBERS_HEADER = ("row", "column", "trial", "pretraining_seed", "seed", "items")
-ORIGINS = ("commit", "data", "test_data")
+ORIGINS = ("commit", "data", "test_data", "device")
 NUMBERS_HEADER += ("value", *ORIGINS)
 
 

@@ -34,7 +34,6 @@ def gather_provenance(fingerprint: str, constants: Mapping[str, Any]) -> dict[st
       fingerprint: the hash of the data.
       constants: `Constants.origins`.
     """
-    device = jax.devices()[0]
     return {
         "command": sys.argv,
         "started": datetime.datetime.now(datetime.UTC).isoformat(),
@@ -42,12 +41,28 @@ def gather_provenance(fingerprint: str, constants: Mapping[str, Any]) -> dict[st
         "code": _code_hash(),
         "python": platform.python_version(),
         "packages": {name: _version(name) for name in PACKAGES},
-        "device": device.device_kind,
+        "device": device_name(),
         "devices": jax.device_count(),
         "processes": jax.process_count(),
         "data": fingerprint,
         "constants": constants,
     }
+
+
+def device_name() -> str:
+    """The kind of JAX's devices; of a CPU, the processor that the system names."""
+    kind = jax.devices()[0].device_kind
+    return kind if kind != "cpu" else _processor_name(Path("/proc/cpuinfo"))
+
+
+def _processor_name(cpuinfo: Path) -> str:
+    """The model in Linux's list of processors; "cpu" and the machine if it has none."""
+    if cpuinfo.exists():
+        for line in cpuinfo.read_text().splitlines():
+            name, _, value = line.partition(":")
+            if name.strip() == "model name":
+                return value.strip()
+    return f"cpu ({platform.processor() or platform.machine()})"
 
 
 def _code_hash() -> str:

@@ -18,6 +18,20 @@ def test_what_is_not_known_is_none(monkeypatch):
     assert found["packages"]["numpy"] and found["packages"]["no_such_package"] is None
 
 
+def test_a_cpu_is_named_by_its_processor(tmp_path):
+    """Where the system names none, by its architecture."""
+    name = provenance.device_name()
+    assert name != "cpu" and provenance.gather_provenance("", {})["device"] == name
+    cpuinfo = tmp_path / "cpuinfo"
+    cpuinfo.write_text(
+        "processor\t: 0\nmodel name\t: AMD EPYC 9B45\n\nprocessor\t: 1\n"
+    )
+    assert provenance._processor_name(cpuinfo) == "AMD EPYC 9B45"
+    cpuinfo.write_text("processor\t: 0\nCPU part\t: 0xd40\n")
+    for without in (cpuinfo, tmp_path / "none"):
+        assert provenance._processor_name(without).startswith("cpu (")
+
+
 def test_a_workdir_that_is_not_that_of_process_0_is_refused(tmp_path, monkeypatch):
     """Process 0 has written another file than the one that is seen here."""
     monkeypatch.setattr(provenance, "SHARED_FILE_TIMEOUT_S", 0.0)

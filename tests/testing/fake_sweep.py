@@ -112,6 +112,11 @@ def write_run(trial: Trial, metrics: dict[str, float], **facts: float) -> None:
         "tokens_seen": 4e6,
         **facts,
         "config": trial.config | {k: str(t.folder) for k, t in trial.parents.items()},
-        "provenance": {"commit": "abc", "packages": {"jax": "1"}, "command": ["x"]},
+        "provenance": {
+            "commit": "abc",
+            "device": "Zen 5",
+            "packages": {"jax": "1"},
+            "command": ["x"],
+        },
     }
     write_result(trial.folder, result)

@@ -294,6 +294,8 @@ def test_a_result_is_recorded_from_the_runs_of_a_table(folder, capsys):
     assert list(found.better) == list(fake_sweep.SCORES["mlm"])
     assert list(found.worse) == list(fake_sweep.SCORES["lm"])
     assert found.seeds == (0, 1, 2) and found.provenance["commit"] == ["abc"]
+    assert found.provenance["device"] == ["Zen 5"]
+    assert "# on Zen 5" in command._origin_lines(found)
     assert "**holds**" in _page(folder)
     with pytest.raises(SystemExit) as caught:
         main(command.run, command.parser(), [*flags, "--worse=none at all"])
