@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> None:
         count = len(table.rows)
         with progress("augment", count, silent=count < MANY) as report:
             for first in range(0, count, TEXTS_AT_ONCE):
-                report(first, f"of {first} of {count} rows")
+                report(first, f"{first} of {count} rows")
                 chunk, found = table.rows[first : first + TEXTS_AT_ONCE], {}
                 for field in table.fields:
                     own = [row[field] for row in chunk]

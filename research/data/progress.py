@@ -44,12 +44,12 @@ def progress(
         first = first or (now, done)
         if now - last >= LOG_INTERVAL_S:
             last = now
-            percent = f"{100 * done / total:.0f} % " if total else ""
-            left = ""
+            parts = [f"{100 * done / total:.0f} %"] if total else []
+            parts += [note] if note else []
             if total and done > first[1]:
                 per_unit = (now - first[0]) / (done - first[1])
-                left = f", {format_seconds(per_unit * (total - done))} left"
-            print(f"{what}: {percent}{note}{left}", file=sys.stderr, flush=True)
+                parts.append(f"{format_seconds(per_unit * (total - done))} left")
+            print(f"{what}: {', '.join(parts)}", file=sys.stderr, flush=True)
 
     yield report
 

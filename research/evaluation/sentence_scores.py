@@ -191,7 +191,7 @@ class Scorer:
         with progress("scores", total, silent=total < MANY) as report:
 
             def show(num_made: int) -> None:
-                report(done + num_made, f"of {done + num_made} of {total} windows")
+                report(done + num_made, f"{done + num_made} of {total} windows")
 
             for length, windows in sorted(by_length.items()):
                 made = self._make_rows(windows, length, show)

@@ -42,7 +42,7 @@ def map_rows(
     ):
         for first in range(0, count, batch):
             before_batch()
-            report(first, f"of {first} of {count}")
+            report(first, f"{first} of {count}")
             row = np.minimum(np.arange(first, first + batch), count - 1)
             rows = jax.tree.map(
                 lambda x, row=row: jax.device_put(x[row], where), arrays

@@ -17,8 +17,8 @@ def test_a_log_says_how_long_the_rest_takes(monkeypatch, capsys):
                 clock[0] += 80
     lines = capsys.readouterr().err.splitlines()
     assert lines == [
-        "train: 30 % loss 2.0, 5 min left",
-        "train: 55 % loss 2.0, 3 min left",
+        "train: 30 %, loss 2.0, 5 min left",
+        "train: 55 %, loss 2.0, 3 min left",
     ]
     with progress.progress("text") as report:
         for done in (1, 2):

@@ -47,7 +47,7 @@ def test_the_best_tokens_of_each_mask(name, make_model, mesh, monkeypatch, capsy
     fill = make_fill(objective, network, params, VOCAB, mesh, top_k=3, batch=2)
     filled = fill(TEXTS)
     assert [len(masks) for masks in filled] == [2, 0, 1, 1]
-    assert "texts: 50 % of 2 of 4" in capsys.readouterr().err
+    assert "texts: 50 %, 2 of 4" in capsys.readouterr().err
     for text, masks in zip(TEXTS, filled, strict=True):
         if not masks:
             continue

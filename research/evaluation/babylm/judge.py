@@ -10,6 +10,7 @@ import numpy as np
 
 from research.contract.batch import input_group
 from research.contract.errors import UserError
+from research.data.progress import MANY, progress
 from research.evaluation.babylm import backends
 from research.evaluation.babylm.backends import Candidate, Row
 from research.evaluation.babylm.tokenizer import Tokenizer
@@ -148,10 +149,14 @@ class PipelineJudge:
                     sizes = len(row.token), len(row.target), len(row.encoder)
                     shape = tuple(map(self._rounded, sizes))
                     by_shape[shape].append((number, row))
-        for shape, rows in sorted(by_shape.items()):
-            made = self._arrays(rows, *shape)
-            for own, loss, _ in self._rows(made, max(shape[0], shape[2])):
-                np.subtract.at(total, own.text, loss)
+        num_rows, done = sum(map(len, by_shape.values())), 0
+        with progress("scores", num_rows, silent=num_rows < MANY) as report:
+            for shape, rows in sorted(by_shape.items()):
+                made = self._arrays(rows, *shape)
+                for own, loss, _ in self._rows(made, max(shape[0], shape[2])):
+                    np.subtract.at(total, own.text, loss)
+                    done += len(own.text)
+                    report(done, f"{done} of {num_rows} rows")
         return [LogProb(float(x), int(n)) for x, n in zip(total, count, strict=True)]
 
     def _fit(self, row: Row) -> Row:

@@ -187,7 +187,7 @@ class LanguageModel:
                 found = map_rows(encode, arrays, batch=batch, mesh=self.run.mesh)
                 vectors[at] = found[: len(at)]
                 done = start + len(at)
-                report(done, f"of {done} of {len(rows)} texts")
+                report(done, f"{done} of {len(rows)} texts")
         return self._normalized(vectors, normalize)
 
     def encode_pictures(

@@ -103,5 +103,5 @@ def _encode(
                 np.stack(read + read[-1:] * (size - count))
             )
             found.append(np.asarray(encode(run.params, arrays))[:count])
-            report(start + count, f"of {start + count} of {len(items)} pictures")
+            report(start + count, f"{start + count} of {len(items)} pictures")
     return np.concatenate(found)

@@ -178,7 +178,7 @@ class Predictor:
             with progress("examples", count, silent=count < MANY) as report:
                 for batch in pipeline.evaluation():
                     done = len(predicted) * BATCH
-                    report(done, f"of {done} of {count}")
+                    report(done, f"{done} of {count}")
                     result = self._compiled(run.params, batch | self._constants)
                     predicted.append(jax.device_get(result))
             read = Data(

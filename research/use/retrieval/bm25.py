@@ -38,7 +38,7 @@ class BM25:
         with progress("words", len(texts), silent=len(texts) < MANY) as report:
             for number, text in enumerate(texts, 1):
                 found.append(terms(text))
-                report(number, f"of {number} of {len(texts)} passages")
+                report(number, f"{number} of {len(texts)} passages")
         if any(found):
             self._index = bm25s.BM25(method="lucene", k1=K1, b=B)
             self._index.index(found, show_progress=False)

@@ -50,7 +50,7 @@ def make_gradients(
             read = islice(train_batches(program, 0, batches), batches)
             for number, batch in enumerate(read, 1):
                 yield jax.device_get(gradient(inputs, params, batch, carry))
-                report(number, f"of {number} of {batches} batches")
+                report(number, f"{number} of {batches} batches")
         if not number:
             raise UserError("the training text has no batch to measure the network on")
 

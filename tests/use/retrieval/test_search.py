@@ -47,7 +47,7 @@ def test_scores_are_those_of_the_definition(question):
 def test_many_texts_show_how_many_are_done(monkeypatch, capsys):
     monkeypatch.setattr(progress, "LOG_INTERVAL_S", 0.0)
     BM25(["stone"] * progress.MANY)
-    assert f"words: 100 % of 1000 of {progress.MANY} pass" in capsys.readouterr().err
+    assert f"words: 100 %, 1000 of {progress.MANY} pass" in capsys.readouterr().err
     BM25(["stone"])
     assert capsys.readouterr().err == ""
 
