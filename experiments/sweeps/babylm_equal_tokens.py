@@ -1,9 +1,10 @@
 """BabyLM's scores of a mixture beside both of its halves, at equal tokens.
 
-    palimpsest sweep --sweep=experiments/sweeps/babylm_small.py --scale=quick \\
-        --workdir=runs/babylm_small --config.data.train='corpus/*.txt' \\
+    palimpsest sweep --sweep=experiments/sweeps/babylm_equal_tokens.py --scale=quick \\
+        --workdir=runs/babylm_equal_tokens --config.data.train='corpus/*.txt' \\
         --config.data.valid='dev/*.txt'
-    palimpsest babylm --workdir=runs/babylm_small --data=evaluation_data --to=results
+    palimpsest babylm --workdir=runs/babylm_equal_tokens/ID \\
+        --data=evaluation_data --to=results
 
 Question: is GPT-BERT's mixture (Charpentier and Samuel 2024) above its two halves, LM
 and masked LM, and above masked diffusion by the challenge's scores? All rows have the
@@ -37,7 +38,7 @@ SEEDS = 3
 SIZES = {"small": "small", "paper": "base"}
 """Scale -> the size of `experiments/babylm.py`; others: tiny."""
 STEPS = {"smoke": 20, "quick": 2_000}
-"""Scale -> its steps, at quick for 4.9 million words; others: those of the size."""
+"""Scale -> its steps, at quick for 8.2 million tokens; others: those of the size."""
 
 
 def sweep(scale: str) -> Iterator[tuple]:
