@@ -44,6 +44,8 @@ from research.contract.errors import UserError, unknown
 from research.files.existence import exists
 from research.files.paths import absolute_path
 
+GRID_SEEDS = 3
+"""Seeds per row of --config, unless --seeds says otherwise."""
 LIMITS = tuple(f"--{name}" for name in submit.MIN_VALUES)
 READS = {
     "status": ("--trial",),
@@ -95,11 +97,11 @@ def _run(args: argparse.Namespace) -> int:
             "give --sweep=F, a file of experiments/sweeps, or --config=F and "
             "--sweep_keys=KEY=VALUE,VALUE"
         )
-    if args.sweep and (args.sweep_keys or "--seeds" in args.given):
-        raise UserError(
-            "--sweep_keys and --seeds need --config=F; leave them out with --sweep"
-        )
-    sweep = grid(args.config, args.sweep_keys, args.seeds) if args.config else None
+    if args.sweep and args.sweep_keys:
+        raise UserError("--sweep_keys needs --config=F; leave it out with --sweep")
+    sweep = None
+    if args.config:
+        sweep = grid(args.config, args.sweep_keys, args.seeds or GRID_SEEDS)
     tasks = load_tasks(args.tasks) if args.tasks else {}
     file = args.sweep or args.config
     header = {"sweep": file, "scale": args.scale, **submit.read_flags(args)}
@@ -113,6 +115,7 @@ def _run(args: argparse.Namespace) -> int:
         shared=args.overrides,
         tasks=tasks,
         first_seed=args.first_seed,
+        seeds=args.seeds,
     )
     if args.dry_run:
         needed = _needed(trials, args.trial)
@@ -219,7 +222,10 @@ def parser() -> Parser:
         help="values to run --config with; repeated: all combinations",
     )
     parser.add_argument(
-        "--seeds", type=cli.whole(1), default=3, help="seeds per row of --config"
+        "--seeds",
+        type=cli.whole(1),
+        default=None,
+        help=f"seeds per row; by default all of --sweep, {GRID_SEEDS} of --config",
     )
     parser.add_path("--workdir", required=True, help="folder of the trials")
     parser.add_argument("--scale", default="smoke", help=" | ".join(SCALES))

@@ -231,7 +231,9 @@ def rerun(claim: Claim, folder: Path) -> Iterator[str]:
                 continue
             workdir = f"runs/{stem}-{scale}{'-again' if repeat else ''}"
             own = f"--scale={scale} --workdir={workdir}"
-            seeds = f" --first_seed={result.seeds[0]}" if repeat else ""
+            seeds = f" --seeds={len(result.seeds) if result else plan.seeds}"
+            if repeat:
+                seeds += f" --first_seed={result.seeds[0]}"
             if result:
                 yield from _origin_lines(result)
             else:

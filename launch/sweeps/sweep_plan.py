@@ -65,6 +65,7 @@ def make_plan(
     shared: Mapping[str, Any],
     tasks: Mapping[str, Task] | None = None,
     first_seed: int = 0,
+    seeds: int | None = None,
 ) -> list[Trial]:
     """All trials of a sweep file, each once, parents before their children.
 
@@ -74,6 +75,7 @@ def make_plan(
         trial that starts from another one keeps that one's network.
       tasks: the tasks of --tasks, for a sweep that fine-tunes on them.
       first_seed: added to every seed, for a repeat with other seeds.
+      seeds: only the first so many pretraining seeds of each row.
 
     Raises:
       UserError: the file, the scale or a config is wrong, or a shared key is set by
@@ -114,7 +116,23 @@ def make_plan(
             if group == "pretraining":
                 of_rows.append((trials[trial.id], own))
     _check_rows(file, shared, of_rows)
-    return _with_distinct_names(list(trials.values()))
+    named = _with_distinct_names(list(trials.values()))
+    return _of_first_seeds(named, seeds) if seeds else named
+
+
+def _of_first_seeds(trials: Sequence[Trial], seeds: int) -> list[Trial]:
+    """The trials of the first pretraining seeds of each row, and their ancestors."""
+    of_row: dict[str, set[int]] = {}
+    for trial in trials:
+        of_row.setdefault(trial.row, set()).add(trial.pretraining_seed)
+    first = {row: sorted(found)[:seeds] for row, found in of_row.items()}
+    kept = {
+        each.id
+        for trial in trials
+        if trial.pretraining_seed in first[trial.row]
+        for each in trial.with_ancestors()
+    }
+    return [trial for trial in trials if trial.id in kept]
 
 
 def _check_unset(

@@ -90,7 +90,7 @@ def test_losses_of_other_predictions_have_no_verdict(tmp_path, keys, named):
     [
         ([], "give --sweep=F, a file of experiments/sweeps, or --config=F"),
         (["--sweep=a.py", f"--config={MLM}"], "give --sweep=F"),
-        (["--sweep=a.py", "--sweep_keys=a=1"], "need --config=F; leave them out"),
+        (["--sweep=a.py", "--sweep_keys=a=1"], "needs --config=F; leave it out"),
         ([f"--config={MLM}", "--sweep_keys=objective.rate"], "give KEY=VALUE,VALUE"),
         ([f"--config={MLM}", "--sweep_keys=seed=1,2"], "give --seeds=N"),
         ([f"--config={MLM}", "--sweep_keys=objective.rat=1"], "objective.rate"),

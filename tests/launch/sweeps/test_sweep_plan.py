@@ -66,6 +66,29 @@ def test_a_repeat_has_later_seeds_and_is_otherwise_the_same(sweep_file):
         make(sweep_file, "r", scale="smoke", shared={"seed": "1"}, first_seed=6)
 
 
+def test_the_first_seeds_of_each_row(sweep_file):
+    """Of a row with other seeds, too, and with the fine-tunings of these seeds."""
+    Path(sweep_file).write_text(
+        "def sweep(scale):\n"
+        "  for row, seeds in (('a', (0, 1, 2)), ('choice', (10,))):\n"
+        "    for seed in seeds:\n"
+        "      one = 'experiments/lm.py', {'seed': seed, 'train.steps': len(row)}\n"
+        "      yield *one, (row, 'pretraining')\n"
+        "      for own in (0, 1):\n"
+        "        keys = {'train.init_from': one, 'seed': own, 'train.steps': 9}\n"
+        "        yield 'experiments/lm.py', keys, (row, 'task')\n"
+    )
+    make, wanted = sweep_plan.make_plan, [("a", 0), ("a", 1), ("choice", 10)]
+    planned = make(sweep_file, "runs/x", scale="smoke", shared={}, seeds=2)
+    for group, times in (("pretraining", 1), ("task", 2)):
+        found = [(t.row, t.pretraining_seed) for t in planned if t.group == group]
+        assert found == [each for each in wanted for _ in range(times)]
+    later = make(sweep_file, "r", scale="smoke", shared={}, seeds=1, first_seed=6)
+    assert {(t.row, t.pretraining_seed) for t in later} == {("a", 6), ("choice", 16)}
+    whole = {t.id: t for t in make(sweep_file, "r", scale="smoke", shared={})}
+    assert [whole[t.id].name for t in planned] == [t.name for t in planned]
+
+
 def test_a_wrong_value_of_a_trial_names_the_sweep(sweep_file):
     Path(sweep_file).write_text(
         "def sweep(scale):\n  yield 'experiments/lm.py', {'seed': None}"
