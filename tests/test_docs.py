@@ -1,5 +1,6 @@
 """The generated pages: failed tests are reported, and tables have all their rows."""
 
+import csv
 import gzip
 import importlib
 import itertools
@@ -25,6 +26,7 @@ from experiments.studies import (
     words_apart,
 )
 from research.contract.errors import UserError
+from research.evaluation import statistics as statistics_of_seeds
 
 STALE = "docs/objectives.md is stale: make docs"
 
@@ -183,6 +185,42 @@ def test_the_learning_curves_of_the_page_are_those_of_their_numbers():
     assert table in Path("docs/results.md").read_text()
     tags = learning_curves.read_scores(learning_curves.NUMBERS, learning_curves.TAGS)
     assert learning_curves.draw(tags) == learning_curves.FIGURE.read_text()
+
+
+def test_the_objectives_with_more_flops_are_those_of_their_numbers():
+    columns = ("tokens, M", "bits a byte, at most", "POS, frozen", "BLiMP", "Zorro")
+    scores: dict[str, dict[str, list[float]]] = {}
+    with Path("docs/since_2020_long.csv").open() as file:
+        for line in csv.DictReader(file):
+            column = line["column"].replace("pseudo-bits a byte", columns[1])
+            own = scores.setdefault(line["row"], {}).setdefault(column, [])
+            own.append(float(line["value"]))  # in the order of seeds
+    page = Path("docs/since_2020.md").read_text().split("### With 2.5 times")[1]
+    rows = [line.split("|")[1:-1] for line in page.splitlines() if line[:2] == "| "]
+    of_lm, seen = scores["LM"], set()
+    for name, tokens, bits, tags, gap, *pairs in [*map(_stripped, rows)][2:9]:
+        own = scores[name.removesuffix(", its causal part")]
+        shown = [tokens, bits.removeprefix("(pseudo) "), tags, *pairs]
+        for column, cell in zip(columns, shown, strict=True):
+            values = own.get(column)
+            assert bool(values) == bool(cell), (name, column)
+            if values:
+                seen.add((name, column))
+                mean, margin, _ = statistics_of_seeds.estimate(values)
+                digits = {columns[0]: 2, columns[1]: 3}.get(column, 1)
+                value, *error = cell.split(" ± ")
+                assert value == f"{mean:.{digits}f}"
+                if column in columns[1:3]:  # intervals of pairs are also over items
+                    assert float(error[0]) == round(margin, digits)
+        if name != "LM":
+            found = np.subtract(own[columns[2]], of_lm[columns[2]])
+            mean, margin, _ = statistics_of_seeds.estimate(found)
+            assert gap.strip("*") == f"{mean:+.1f} ± {margin:.1f}"
+    assert len(seen) == 30
+
+
+def _stripped(cells):
+    return [cell.strip() for cell in cells]
 
 
 def test_texts_of_the_trial_of_languages_are_apart(tmp_path, monkeypatch):
