@@ -47,12 +47,14 @@ scale (Holm; see [statistics](statistics.md)). Differences are *better* minus *w
 so that of a perplexity a negative one confirms; *by* is the paper's. *shows N*: with
 its seeds and items, and its guess of how much seeds differ, stated before it is run, a
 plan finds a difference of N in 80 % of cases, as one of all plans of its table. Where ±
-is larger than N, seeds differed more. *Two populations*: of a row so many seeds learnt
-little more than token frequencies and the others more, so that no interval covers both
-(claims whose runs are older than this rule stand as not run). Where a plan scores
-another task than the paper, that stands in, and the direction alone is compared. Marks
-say how far the paper's number is verified: V2 in two sources or more, V1 in one, V1* in
-a secondary one.
+is larger than N, seeds differed more. *Needs N seeds*: so many would decide it if they
+differ as these do. *Two populations*: so many seeds of a row learnt little more than
+token frequencies and the others more, so that no interval covers both (claims whose
+runs are older than this rule stand as not run). Where a plan scores another task than
+the paper, that stands in, and the direction alone is compared. Scales are those of
+[results](results.md): quick has 2 million tokens, smoke 3, cpu 20. Marks say how far
+the paper's number is verified: V2 in two sources or more, V1 in one, V1* in a secondary
+one; R-high and R-mod are recalled, and of the latter a digit may be wrong.
 """
 
 
@@ -328,8 +330,8 @@ def _summary(
     decided = [{*words} - open_words for words in by_claim.values()]
     found = _counted([word for words in decided for word in words])
     return (
-        f"{len(claims)} claims. {'; '.join(counts)}.\n\n{len(by_claim)} were run at "
-        f"one scale or more. Decided at any: {', '.join(found) or 'none'}; at the "
+        f"{len(claims)} claims. {'; '.join(counts)}.\n\n{len(by_claim)} have results "
+        f"at one scale or more. Decided at any: {', '.join(found) or 'none'}; at the "
         f"largest scale that each was run at: {', '.join(_counted(last))}."
     )
 

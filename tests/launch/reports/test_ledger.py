@@ -446,9 +446,10 @@ def test_the_readme_counts_the_verdicts():
     of_last = f"{counts[0]} holds, {counts[2]} not decided, {counts[1]} reversed."
     assert f"each was run at: {of_last}" in page
     text = (
-        f"- Of {len(claims)} claims of papers {len(words)} were run: {holds} hold at "
-        f"one of our scales, {against} are reversed, {open_} are open at all (at the "
-        f"largest scale that each was run at {counts[0]}, {counts[1]} and {counts[2]})."
+        f"- Of {len(claims)} claims of papers {len(words)} have results: {holds} hold "
+        f"at one of our scales, {against} are reversed, {open_} are open at every "
+        f"scale (at the largest scale that each was run at {counts[0]}, {counts[1]} "
+        f"and {counts[2]})."
     )
     assert text in (published.FOLDER.parents[1] / "README.md").read_text()
 
