@@ -111,7 +111,7 @@ def next_commands(
             example = '"a text" "another"'
         found += [f"palimpsest predict {use} {example}", f"palimpsest evaluate {use}"]
     elif hasattr(objective, "images"):
-        found.append(f"palimpsest show {use}")
+        found.append(f"palimpsest show {use} --pictures=... --data=...")
         match = getattr(objective, "asks_match", False)
         if match or hasattr(objective, "picture_vectors"):
             found.append(f"palimpsest score {use} --task=retrieval --data=...")

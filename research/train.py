@@ -124,6 +124,7 @@ def _train(
                 write_json(workdir / WORDS_FILE, words.to_json())
             if program.data.vocabulary:
                 program.data.vocabulary.save(workdir)
+            program.objective.save_to(workdir)
         loop.run()
     result = {
         "steps": loop.steps_done,

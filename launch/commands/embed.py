@@ -8,9 +8,9 @@ JSON lines are printed. A blank text also has a vector, that of no tokens, so th
 belongs to text n.
 
 --pictures=P embeds pictures with a run of clip: P is one picture, a .txt with one path
-per line, or a collection (all its PNG and JPEG files, in the order of their paths). The
-JSON lines then have `file` and `vector`. Vectors of texts from such a run are those
-that are compared with pictures.
+per line, relative to its folder, or a collection (all its PNG and JPEG files, in the
+order of their paths). The JSON lines then have `file` and `vector`. Vectors of texts
+from such a run are those that are compared with pictures.
 
 --pool=mean is the mean of the last layer's states, --pool=class the state of the class
 token; --normalize=yes gives vectors of length 1. A text is truncated to --max-length

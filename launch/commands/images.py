@@ -29,6 +29,7 @@ import re
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from launch.cli import Parser, fraction, main
@@ -137,7 +138,12 @@ def parser() -> Parser:
     parser.add_argument("--label-column", default="", help="column of labels")
     parser.add_path("--features", default="", help=".npz of features of boxes")
     parser.add_path("--caption-vectors", default="", help=".npz of captions' vectors")
-    parser.add_argument("--held-out", type=fraction, default=0.1, help="for validation")
+    parser.add_argument(
+        "--held-out",
+        type=partial(fraction, zero=False),
+        default=0.1,
+        help="for validation",
+    )
     return parser
 
 

@@ -77,9 +77,10 @@ def _of_pictures(args: argparse.Namespace) -> list[Any]:
     Raises:
       UserError: the run reads no pictures, or a row is wrong.
     """
-    from research.use.inference.own_pictures import open_with_pictures
-    from research.use.inference.predict import Predictor
+    from research.use.inference.own_pictures import objective_of, open_with_pictures
+    from research.use.inference.predict import Predictor, check_predicts
 
+    check_predicts(objective_of(args.workdir))
     rows, source = given_texts.picture_rows(args)
     label = "label" if any(row.label is not None for row in rows) else ""
     with open_with_pictures(args.workdir, source, rows) as (model, file):

@@ -47,6 +47,7 @@ def run(args: argparse.Namespace) -> int:
         read_items,
         task_lines,
     )
+    from research.evaluation.sentence_scores import check_method
 
     if args.task not in task_lines():
         raise unknown("--task", args.task, [*task_lines()])
@@ -58,6 +59,8 @@ def run(args: argparse.Namespace) -> int:
     if args.pictures:
         readers = " or ".join(PICTURE_TASKS)
         raise UserError(f"--pictures is read only by --task={readers}; leave it out")
+    if not exists(workdir / "sweep.json"):
+        check_method(run_config(workdir, args.overrides).objective, args.method)
     items, files_hash = read_items(args.task, args.data, fields, args.label)
     groups = tuple(filter(None, args.groups.split(",")))
     if groups or args.limit:
@@ -90,7 +93,7 @@ def _rank_pictures(workdir: epath.Path, args: argparse.Namespace) -> None:
     from research.files.json_files import write_json
     from research.files.output_files import replace_text
     from research.use.inference.open_run import open_run
-    from research.use.inference.own_pictures import open_with_pictures
+    from research.use.inference.own_pictures import open_with_pictures, pictures_beside
     from research.use.inference.picture_guesses import match_values
 
     data = Path(args.data)
@@ -111,7 +114,9 @@ def _rank_pictures(workdir: epath.Path, args: argparse.Namespace) -> None:
     texts, picture = [text for text, _ in captions], [n for _, n in captions]
     with contextlib.ExitStack() as stack:
         if own:
-            model, numbers = open_run(workdir, step=args.step), [int(f) for f in files]
+            images = pictures_beside(data, workdir)
+            model = open_run(workdir, step=args.step, images=images)
+            numbers = [int(file) for file in files]
         else:
             opened = open_with_pictures(
                 str(workdir), Path(args.pictures), rows, step=args.step

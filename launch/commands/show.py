@@ -68,7 +68,7 @@ def own_pictures(args: argparse.Namespace) -> Iterator[dict[str, str]]:
     from research.data.read.picture_sources import open_source
     from research.data.read.pictures import read_rows
     from research.data.store.pictures import write_rows
-    from research.use.inference.own_pictures import write_own
+    from research.use.inference.own_pictures import objective_of, write_own
 
     if not args.data:
         raise UserError("--data=T must name the table of --pictures: file, caption")
@@ -77,15 +77,14 @@ def own_pictures(args: argparse.Namespace) -> Iterator[dict[str, str]]:
     with tempfile.TemporaryDirectory(prefix="palimpsest-") as folder:
         keys = {"objective.images": folder, "data.format": "captioned"}
         if args.workdir:
-            objective = run_config(epath.Path(args.workdir), {}).objective
+            objective = objective_of(args.workdir)
             file = str(write_own(Path(folder), source, rows, objective))
             if hasattr(objective, "captions"):
                 keys["objective.captions"] = "tokens"
         else:
             pictures = open_source(source)
             file = str(write_rows(Path(folder), pictures, rows, size=args.size))
-            keys["data.train"] = file
-        yield keys | {"data.valid": file}
+        yield keys | {"data.train": file, "data.valid": file}
 
 
 def _show(args: argparse.Namespace, overrides: dict[str, str]) -> None:
@@ -93,6 +92,11 @@ def _show(args: argparse.Namespace, overrides: dict[str, str]) -> None:
         config = run_config(epath.Path(args.workdir), overrides)
     else:
         config = load_config(args.config, overrides)
+        if not getattr(config.objective, "images", "none read"):
+            raise UserError(
+                f"objective {config.objective.name} reads pictures: give --pictures=P "
+                "and --data=T, a table of their captions"
+            )
     # After the config: a wrong key is reported without waiting for imports.
     from launch.reports import row_views
     from research.data.read.text_sources import source_of

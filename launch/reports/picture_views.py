@@ -77,7 +77,10 @@ def panel(
         each if joint else marked.get(n, each)
         for n, each in _plain(objective, number).items()
     ]
-    own = Picture(f"picture {number} of the caption", store.pixels[number], frames)
+    title = f"picture {number} of the caption"
+    if store.files:
+        title += f": {store.files[number]}"
+    own = Picture(title, store.pixels[number], frames)
     pictures = [own]
     for prefix, marks in (("", marked), ("match_", {})):
         if f"{prefix}pixels" in batch:

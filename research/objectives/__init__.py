@@ -3,7 +3,8 @@
 import abc
 import dataclasses
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -20,6 +21,7 @@ from research.objectives.layout.specials import Specials
 
 if TYPE_CHECKING:  # this folder's modules import JAX; few commands load an objective
     import jax
+    from etils import epath
 
     from research.data.tokenize.vocabulary import Vocabulary
     from research.networks import BoundNetwork, Needs
@@ -186,6 +188,14 @@ class Objective(abc.ABC):
 
     def check_corpora(self, num: int) -> None:
         """Raises UserError: it cannot read `num` corpora of data.mixture."""
+        return
+
+    def check_files(self, files: Iterable[Path]) -> None:
+        """Raises UserError: it cannot read one of these files of texts."""
+        return
+
+    def save_to(self, workdir: "epath.Path") -> None:
+        """Writes what a use of the run needs beside config, vocabulary, parameters."""
         return
 
     @abc.abstractmethod

@@ -23,7 +23,7 @@ RESULT = {
         ("token_classification", "predict --workdir=runs/a "),
         ("plm", "generate"),
         ("electra", "fill"),
-        ("clip", "show --workdir=runs/a | palimpsest score --workdir=runs/a --task="),
+        ("clip", "show --workdir=runs/a --pictures=... --data=... | palimpsest score"),
         ("transe", "vectors --workdir=runs/a --to="),
         ("question_answering", 'predict --workdir=runs/a "a question" "its context"'),
         ("sequence_classification", 'predict --workdir=runs/a "a text" "another"'),

@@ -90,6 +90,7 @@ def save_untrained(workdir, config):
     checkpoints.close()
     write_run_config(workdir, config.values)
     program.data.vocabulary.save(workdir)
+    program.objective.save_to(workdir)
     return workdir, state, program.data.vocabulary
 
 

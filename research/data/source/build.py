@@ -83,6 +83,7 @@ def open_text(
     _check_documents(text_spec, loaded, data)
     for split, corpora in ((data.train_split, loaded), (data.eval_split, evaluated)):
         _check_arrays(text_spec, objective.array_types, corpora, split)
+        _check_files(objective, corpora)
     corpus = loaded[0] if len(loaded) == 1 else join_corpora(loaded)
     # errors in these files are reported before a vocabulary is trained
     encode_lexicon = (
@@ -207,6 +208,7 @@ def open_split(
       UserError: a value of config.data is wrong, or the split has no text.
     """
     corpora = split_corpora(data, objective, data.eval_split)
+    _check_files(objective, corpora)
     cache = caches.resolve_cache_dir(data.cache_dir)
     spec = objective.text_spec(data.length)
     return TextSource(
@@ -368,6 +370,10 @@ def _check_arrays(
             f"the objective reads an array {name!r}, which in the {split} split is "
             f"{wrong}; data.format determines the arrays"
         )
+
+
+def _check_files(objective: "Objective", corpora: Iterable[Corpus]) -> None:
+    objective.check_files([file for corpus in corpora for file in corpus.files])
 
 
 def _alpha_rates(

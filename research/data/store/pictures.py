@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from etils import epath
 
 from research.contract.errors import UserError, os_reason, unknown
 from research.data import cache, counter_rng
@@ -21,6 +22,7 @@ from research.data.read.pictures import (
     class_names,
     decode_picture,
 )
+from research.files.existence import exists
 from research.files.json_files import read_json, write_json
 from research.files.paths import user_path
 
@@ -32,6 +34,12 @@ META, PIXELS, BOXES, CLASSES = "pictures.json", "pixels.npy", "boxes.npy", "clas
 DISTRIBUTIONS = "distributions.npy"
 
 ROWS = "rows.captioned"
+
+SHAPES = "picture_shapes.json"
+"""The file of a run, in its workdir, that stands for its pictures where they are not:
+for texts and other pictures their shapes suffice."""
+DTYPES = {"pixels": np.uint8, "classes": np.int32}
+"""The arrays of a store that are not float32."""
 
 RANDOM = "random"
 """The name of a small store of random pictures, for tests."""
@@ -48,6 +56,7 @@ class Store(NamedTuple):
     classes: np.ndarray  # [N, R] int32, index of class_names; -1: none
     class_names: tuple[str, ...]
     num_train: int
+    files: tuple[str, ...] = ()  # [N], the paths of pictures in their source
     distributions: np.ndarray | None = None  # [N, R, C] float32, of C classes; None:
     # every region has one class
     features: np.ndarray | None = None  # [N, R, D] float32 of regions; None: there are
@@ -311,6 +320,20 @@ def _write_distributions(
     array.flush()
 
 
+def check_captions(file: Path, images: str) -> None:
+    """Checks that captions beside the pictures of a store are of those in `images`.
+
+    Raises:
+      UserError: they have numbers of other pictures.
+    """
+    own = stored_key(file.parent)
+    if own and images != RANDOM and own != stored_key(Path(user_path(images))):
+        raise UserError(
+            f"{file} has numbers of the pictures in {file.parent}, but "
+            f"objective.images={images}; name captions and pictures of one folder"
+        )
+
+
 def stored_key(folder: Path) -> str:
     """The key of the store in a folder; "" if there is none."""
     if not (folder / META).is_file():
@@ -319,18 +342,47 @@ def stored_key(folder: Path) -> str:
 
 
 def _read_meta(folder: Path) -> dict[str, Any]:
-    fields = {"key": str, "num_train": int, "classes": list}
+    fields = {"key": str, "num_train": int, "classes": list, "files": list}
     return read_json(folder / META, "delete the folder, and make it again", fields)
+
+
+def write_shapes(store: Store, path: epath.Path) -> None:
+    """Writes what networks depend on: the shapes of one picture, names of classes."""
+    arrays = {k: v for k, v in store._asdict().items() if isinstance(v, np.ndarray)}
+    shapes = {name: array.shape[1:] for name, array in arrays.items()}
+    write_json(path, {"classes": store.class_names, "shapes": shapes})
+
+
+def images_of_run(workdir: epath.Path, images: str) -> str:
+    """The objective.images of a run; its SHAPES if the pictures are not there."""
+    if images == RANDOM or (Path(user_path(images)) / META).is_file():
+        return images
+    shapes = workdir / SHAPES
+    return str(shapes) if exists(shapes) else images
+
+
+def _without_pictures(path: str) -> Store:
+    """A store of no picture, with the shapes and classes of a run's."""
+    found = read_json(path, "train the run again", {"classes": list, "shapes": dict})
+    arrays = {
+        name: np.zeros((0, *shape), DTYPES.get(name, np.float32))
+        for name, shape in found["shapes"].items()
+    }
+    return Store(class_names=tuple(found["classes"]), num_train=0, **arrays)
 
 
 def open_store(source: str) -> Store:
     """The store in a folder of `palimpsest images`, memory-mapped.
+
+    That of a file SHAPES has no pictures.
 
     Raises:
       UserError: it is not named, or cannot be read.
     """
     if source == RANDOM:
         return _random_store()
+    if source.endswith(SHAPES):
+        return _without_pictures(source)
     if not source:
         raise UserError(f"objective.images is not set; it is {FOLDER}")
     return _open(Path(user_path(source)))
@@ -353,7 +405,13 @@ def _open(folder: Path) -> Store:
         if (folder / CAPTION_VECTORS).exists():
             vectors = np.load(folder / CAPTION_VECTORS, mmap_mode="r")
         return Store(
-            *arrays, names, meta["num_train"], distributions, features, vectors
+            *arrays,
+            names,
+            meta["num_train"],
+            tuple(meta["files"]),
+            distributions,
+            features,
+            vectors,
         )
     except UserError:
         raise

@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -103,6 +104,10 @@ class Composite(objectives.Objective):
     def check_corpora(self, num: int) -> None:
         for member in self.members.values():
             member.check_corpora(num)
+
+    def check_files(self, files: Iterable[Path]) -> None:
+        for member in self.members.values():
+            member.check_files(files)
 
     @property
     def fills_masks(self) -> bool:

@@ -3,12 +3,15 @@
 # B batch (of all devices), L length, R patches of an image, J width of the vectors
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from etils import epath
 
 from research import networks, objectives
 from research.contract.batch import (
@@ -87,6 +90,13 @@ class Objective(objectives.Objective):
     @property
     def store(self) -> pictures.Store:
         return pictures.open_store(self.images)
+
+    def check_files(self, files: Iterable[Path]) -> None:
+        for file in files:
+            pictures.check_captions(file, self.images)
+
+    def save_to(self, workdir: epath.Path) -> None:
+        pictures.write_shapes(self.store, workdir / pictures.SHAPES)
 
     @property
     def reader(self) -> readers.Reader:

@@ -3,12 +3,15 @@
 # B batch, L tokens of the text, R regions, N = 1 + R, F values of a region's pixels
 
 import functools
+from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from etils import epath
 
 from research import networks, objectives
 from research.contract.batch import (
@@ -60,6 +63,13 @@ class PictureRows(objectives.Objective):
     @property
     def store(self) -> pictures.Store:
         return pictures.open_store(self.images)
+
+    def check_files(self, files: Iterable[Path]) -> None:
+        for file in files:
+            pictures.check_captions(file, self.images)
+
+    def save_to(self, workdir: epath.Path) -> None:
+        pictures.write_shapes(self.store, workdir / pictures.SHAPES)
 
     @functools.cached_property
     def reader(self) -> readers.Reader:

@@ -20,6 +20,7 @@ from research.contract.errors import UserError, short_traceback, unknown
 from research.contract.parts import make_section
 from research.data.documents import single_labels
 from research.data.options import DataOptions
+from research.data.store.pictures import images_of_run
 from research.data.tokenize.vocabulary import Vocabulary, load_vocabulary
 from research.distributed import sharding
 from research.distributed.options import MeshOptions
@@ -90,7 +91,7 @@ def open_run(
     checkpoint, facts = run_checkpoint(workdir, step)
     vocabulary = run_vocabulary(workdir, config["data"])
     data = make_section(DataOptions, config["data"], "data.")
-    changed = {"images": images} if images else {}
+    changed = {"images": images} if images else own_images(workdir, config)
     if images and "captions" in config["objective"]:
         changed["captions"] = "tokens"  # other captions have no stored vectors
     objective = objectives.make_objective(**config["objective"] | changed)
@@ -112,6 +113,12 @@ def open_run(
         data,
         int(checkpoint.name),
     )
+
+
+def own_images(workdir: epath.Path, config: Mapping[str, Any]) -> dict[str, str]:
+    """The field of a run's objective that names its pictures; {}: it reads none."""
+    images = config["objective"].get("images", "")
+    return {"images": images_of_run(workdir, images)} if images else {}
 
 
 def _labels_by_kind(objective: Any) -> tuple[str, ...]:

@@ -6,15 +6,17 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from etils import epath
+
 from research import objectives
 from research.config.identity import read_run_config
 from research.contract.errors import UserError
 from research.data.read.picture_sources import open_source
 from research.data.read.pictures import Row
-from research.data.store.pictures import write_rows
+from research.data.store.pictures import open_store, stored_key, write_rows
 from research.files.paths import user_path
 from research.use.inference.language_model import LanguageModel
-from research.use.inference.open_run import open_run
+from research.use.inference.open_run import open_run, own_images
 from research.use.inference.picture_vectors import picture_size, run_store
 
 
@@ -34,11 +36,18 @@ def open_with_pictures(
       UserError: the run reads no pictures, or of these more than rows have; or a row,
         a picture or a box is wrong.
     """
-    config = read_run_config(Path(user_path(workdir)))
-    objective = objectives.make_objective(**config["objective"])
+    objective = objective_of(workdir)
     with tempfile.TemporaryDirectory(prefix="palimpsest-") as folder:
         file = write_own(Path(folder), source, rows, objective)
         yield open_run(workdir, step=step, images=folder), file
+
+
+def objective_of(workdir: str | epath.Path) -> Any:
+    """The objective of a run, which need not have the pictures of its training."""
+    folder = epath.Path(user_path(workdir))
+    config = read_run_config(folder)
+    fields = config["objective"] | own_images(folder, config)
+    return objectives.make_objective(**fields)
 
 
 def write_own(folder: Path, source: Path, rows: list[Row], objective: Any) -> Path:
@@ -50,6 +59,25 @@ def write_own(folder: Path, source: Path, rows: list[Row], objective: Any) -> Pa
     size, names = picture_size(objective), run_store(objective).class_names
     _check_regions(objective, rows)
     return write_rows(folder, open_source(source), rows, size=size, names=names)
+
+
+def pictures_beside(captions: Path, workdir: str | epath.Path) -> str:
+    """The folder of the pictures of captions, if a run has others; else "".
+
+    Raises:
+      UserError: these have another size than the run's.
+    """
+    objective, folder = objective_of(workdir), str(captions.parent)
+    own = stored_key(captions.parent)
+    if not own or own == stored_key(Path(user_path(getattr(objective, "images", "")))):
+        return ""
+    size, found = picture_size(objective), open_store(folder).pixels.shape[2:0:-1]
+    if size != found:
+        raise UserError(
+            f"pictures of {folder} have {found[0]} x {found[1]} pixels, those of the "
+            f"run {size[0]} x {size[1]}; make them anew with palimpsest images --size"
+        )
+    return folder
 
 
 def _check_regions(objective: Any, rows: Sequence[Row]) -> None:

@@ -46,6 +46,28 @@ Example = str | Sequence[str]
 """A text, or the parts of an example, in the order in which the run read them."""
 
 
+def check_predicts(objective: Any) -> None:
+    """Raises UserError: a run of the objective predicts nothing for a text."""
+    if objective.predicts and prediction_kind(objective.predicts).of_texts:
+        return
+    encodes = hasattr(objective, "picture_vectors")
+    encodes |= not hasattr(objective, "images")
+    uses = {
+        "fill": objective.fills_masks,
+        "generate": objective.writers,
+        "score": objective.score_methods,
+        "vectors": objective.pattern == "self",
+        "embed": encodes,
+        "similarity": encodes,
+        "show": True,
+    }
+    names = [name for name, can in uses.items() if can]
+    raise UserError(
+        f"a model of objective {objective.name} predicts no labels, tags, answers or "
+        f"numbers; it is read by palimpsest {', '.join(names)}"
+    )
+
+
 class Predictor:
     """Predicts as an evaluation does, for texts whose answers are unknown.
 
@@ -59,24 +81,7 @@ class Predictor:
     def __init__(self, model: "LanguageModel"):
         self.model, self._run = model, model.run
         self.kind = self._run.objective.predicts
-        if not self.kind or not prediction_kind(self.kind).of_texts:
-            objective = self._run.objective
-            encodes = hasattr(objective, "picture_vectors")
-            encodes |= not hasattr(objective, "images")
-            uses = {
-                "fill": objective.fills_masks,
-                "generate": objective.writers,
-                "score": objective.score_methods,
-                "vectors": objective.pattern == "self",
-                "embed": encodes,
-                "similarity": encodes,
-                "show": True,
-            }
-            names = [name for name, can in uses.items() if can]
-            raise UserError(
-                f"a model of objective {objective.name} predicts no labels, tags, "
-                f"answers or numbers; it is read by palimpsest {', '.join(names)}"
-            )
+        check_predicts(self._run.objective)
         kind = prediction_kind(self.kind)
         self._writes, self.of_words = kind.is_written, kind.of_words
         labels = self._run.objective.text_spec(self._run.config.data.length).label_type

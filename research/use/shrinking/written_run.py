@@ -46,6 +46,7 @@ def write_run(
     write_run_config(epath.Path(folder), config)
     if program.data.vocabulary:
         program.data.vocabulary.save(folder)
+    program.objective.save_to(epath.Path(folder))
     facts = {
         "config": config_digest(config),
         "data": program.data.fingerprint,

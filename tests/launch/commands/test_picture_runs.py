@@ -157,7 +157,7 @@ def test_my_pictures_are_shown_with_what_a_run_predicts(folder, tmp_path, capsys
     flags = [*shown, f"--workdir={folder / 'vilbert'}"]
     assert run(show, *flags, "--rows=3") == DONE
     out = capsys.readouterr().out
-    assert "picture 0 of the caption: 8 x 8 pixels, 2 regions" in out
+    assert "picture 0 of the caption: in/00.png: 8 x 8 pixels, 2 regions" in out
     for words in ("hidden [", " → ", "they match with probability", "nearest captions"):
         assert words in out
     flags = [*shown, f"--workdir={folder / 'picture_retrieval'}"]
@@ -178,6 +178,53 @@ def test_my_pictures_are_shown_with_what_a_run_predicts(folder, tmp_path, capsys
     out = capsys.readouterr().out
     assert "matching (in the pass of matching) reads" in out
     assert "the network reads: 8 x 8 pixels, 4 regions" in out
+
+
+def test_captions_are_read_with_the_pictures_beside_them(folder, tmp_path, capsys):
+    """Not with those of the run, which have the same numbers."""
+    lines = (folder / "table.jsonl").read_text().split("\n")[:9]
+    (tmp_path / "t.jsonl").write_text("\n".join(reversed(lines)))
+    flags = [f"--pictures={folder / 'p'}", f"--captions={tmp_path / 't.jsonl'}"]
+    flags += [f"--to={tmp_path / 'd'}", "--held-out=0.4", "--size"]
+    images.run(images.parser().parse_args([*flags, "8"]))
+    file = tmp_path / "d" / "valid.captioned"
+    texts = [json.loads(line)["text"] for line in file.read_text().splitlines()]
+    rows = [line for line in lines if json.loads(line)["caption"] in texts]
+    (tmp_path / "own.jsonl").write_text("\n".join(rows))
+    ranks = [f"--workdir={folder / 'clip'}", "--task=retrieval"]
+    own = [f"--data={tmp_path / 'own.jsonl'}", f"--pictures={folder / 'p'}"]
+    capsys.readouterr()
+    assert run(score, *ranks, f"--data={file}") == DONE
+    table = capsys.readouterr().out.splitlines()[:-1]
+    assert run(score, *ranks, *own) == DONE
+    assert capsys.readouterr().out.splitlines()[:-1] == table and len(table) > 2
+    shown = [f"--workdir={folder / 'clip'}", f"--data={file}"]
+    assert run(show, *shown) == MISTAKE
+    assert "numbers of the pictures in" in capsys.readouterr().err
+    images.run(images.parser().parse_args([*flags[:2], f"--to={tmp_path / 'e'}"]))
+    assert run(score, *ranks, f"--data={tmp_path / 'e/valid.captioned'}") == MISTAKE
+    assert "72 x 72 pixels, those of the run 8 x 8" in capsys.readouterr().err
+
+
+def test_a_run_is_used_without_the_pictures_of_its_training(folder, tmp_path, capsys):
+    """As a run that was copied to another machine."""
+    shown = [f"--pictures={folder / 'p'}", f"--data={folder / 'table.jsonl'}"]
+    uses = [
+        (embed, [f"--pictures={folder / 'p'}"], "clip"),
+        (embed, ["a red square"], "clip"),
+        (score, [*shown, "--task=retrieval"], "picture_retrieval"),
+        (show, shown, "vilbert"),
+    ]
+    found = []
+    for folder_name in ("d", "elsewhere"):
+        (folder / "d").rename(folder / folder_name)
+        try:
+            for command, flags, name in uses:
+                assert run(command, f"--workdir={folder / name}", *flags) == DONE
+        finally:
+            (folder / folder_name).rename(folder / "d")
+        found.append(capsys.readouterr().out)
+    assert found[0] == found[1] and "nearest captions" in found[0]
 
 
 def test_other_boxes_are_another_evaluation(folder, tmp_path):

@@ -1,12 +1,19 @@
 """Captions with the numbers of their pictures, as `palimpsest images` writes them."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
 
 import numpy as np
 
 from research.data.documents import ArrayType, Document
-from research.data.read.formats import FileFormat, FileOptions, LineError, Parsed
+from research.data.read.formats import (
+    EncodingError,
+    FileFormat,
+    FileOptions,
+    LineError,
+    Parsed,
+)
 from research.data.read.formats.parsing.lines import json_rows, replace_surrogates
 from research.data.read.formats.parsing.rows import row_label
 
@@ -31,21 +38,31 @@ class Format(FileFormat):
     arrays = dict.fromkeys((IMAGE, VECTOR), ArrayType("document", np.int32))
 
     def parse(self, file: BinaryIO, options: FileOptions) -> Parsed:
-        for number, row in json_rows(file):
-            text = row.get("text") if isinstance(row, dict) else None
-            if not isinstance(text, str) or type(row.get(IMAGE)) is not int:
-                raise LineError(
-                    number,
-                    'must be a JSON object with a string "text" and a whole '
-                    'number "image"',
-                )
-            vector = row.get(VECTOR, -1)
-            if type(vector) is not int:
-                raise LineError(number, '"vector" must be a whole number')
-            label = row_label(number, row.get(options.label or "label"), options)
-            yield Document(
-                replace_surrogates(text),
-                label,
-                id=f":{number}",
-                arrays={IMAGE: row[IMAGE], VECTOR: vector},
+        try:
+            yield from _documents(file, options)
+        except EncodingError:
+            raise
+        except LineError as error:
+            number, reason = error.args
+            advice = "palimpsest images writes such files from a table of captions"
+            raise LineError(number, f"{reason}; {advice}") from error
+
+
+def _documents(file: BinaryIO, options: FileOptions) -> Iterator[Document]:
+    for number, row in json_rows(file):
+        text = row.get("text") if isinstance(row, dict) else None
+        if not isinstance(text, str) or type(row.get(IMAGE)) is not int:
+            raise LineError(
+                number,
+                'must be a JSON object with a string "text" and a whole number "image"',
             )
+        vector = row.get(VECTOR, -1)
+        if type(vector) is not int:
+            raise LineError(number, '"vector" must be a whole number')
+        label = row_label(number, row.get(options.label or "label"), options)
+        yield Document(
+            replace_surrogates(text),
+            label,
+            id=f":{number}",
+            arrays={IMAGE: row[IMAGE], VECTOR: vector},
+        )

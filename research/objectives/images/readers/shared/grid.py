@@ -3,6 +3,7 @@
 # B batch, H height, W width, R cells of a picture, F values of a cell
 
 import abc
+import math
 
 import numpy as np
 
@@ -33,7 +34,7 @@ class Grid(Reader):
         return rows * columns
 
     def num_values(self, store: Store) -> int:
-        return store.pixels[0].size // self.num_regions(store)
+        return math.prod(store.pixels.shape[1:]) // self.num_regions(store)
 
     def read(self, store: Store, number: np.ndarray, hidden: np.ndarray) -> Regions:
         rows, columns = self.grid(store)
