@@ -116,7 +116,8 @@ def nearest_captions(
 ) -> list[list[Guess]]:
     """The captions nearest to each of some pictures of the run's store, best first.
 
-    The right one is last if it is not among them.
+    The right one is last if it is not among them. A caption that several pictures have
+    is one, and right for each of them.
 
     A run of clip compares them by the cosines of vectors; a run that reads both sides
     at once, by the probability that they belong together, or its score.
@@ -138,11 +139,14 @@ def nearest_captions(
         values = match_values(run, texts, shown)
     else:
         return []
-    found = []
+    found, distinct = [], [*{text: n for n, text in enumerate(texts)}.values()]
     for row, number in zip(values, shown, strict=True):
-        order = np.argsort(-row, kind="stable")
-        nearest = [Guess(texts[n], float(row[n]), of[n] == number) for n in order[:TOP]]
-        right = [rank for rank, n in enumerate(order, 1) if of[n] == number]
+        own = {
+            text for text, picture in zip(texts, of, strict=True) if picture == number
+        }
+        order = sorted(distinct, key=lambda n: -row[n])
+        nearest = [Guess(texts[n], float(row[n]), texts[n] in own) for n in order[:TOP]]
+        right = [rank for rank, n in enumerate(order, 1) if texts[n] in own]
         if right and right[0] > TOP:
             best = order[right[0] - 1]
             text = f"{texts[best]} (rank {right[0]} of {len(order)})"

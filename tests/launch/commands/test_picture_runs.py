@@ -3,6 +3,7 @@
 import io
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from research.objectives import make_objective
 from research.predictions.retrieval import pair_ranks
 from research.use.inference.open_run import open_run
 from research.use.inference.own_pictures import write_own
+from research.use.inference.picture_guesses import Guess, nearest_captions
 from tests.testing.tiny_runs import save_untrained
 
 COLOURS = {"red": (250, 0, 0), "green": (0, 200, 0), "blue": (0, 0, 250)}
@@ -225,6 +227,22 @@ def test_a_run_is_used_without_the_pictures_of_its_training(folder, tmp_path, ca
             (folder / folder_name).rename(folder / "d")
         found.append(capsys.readouterr().out)
     assert found[0] == found[1] and "nearest captions" in found[0]
+
+
+def test_a_caption_of_two_pictures_is_right_for_both():
+    vectors = np.eye(2)
+    model = SimpleNamespace(
+        run=SimpleNamespace(objective=SimpleNamespace(picture_vectors=True)),
+        encode=lambda texts, normalize: vectors[
+            [int(text == "a sea") for text in texts]
+        ],
+        encode_stored=lambda numbers: vectors[[int(n == 1) for n in numbers]],
+    )
+    texts, of = ["a star", "a sea", "a star"], [0, 1, 2]
+    found = nearest_captions(model, texts, of, [0, 1, 2])
+    star, sea = (Guess("a star", 1, True), Guess("a sea", 1, True))
+    no_star, no_sea = (each._replace(value=0, is_right=False) for each in (star, sea))
+    assert found == [[star, no_sea], [sea, no_star], [star, no_sea]]
 
 
 def test_other_boxes_are_another_evaluation(folder, tmp_path):
