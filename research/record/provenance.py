@@ -58,7 +58,7 @@ def device_name() -> str:
 def _processor_name(cpuinfo: Path) -> str:
     """The model in Linux's list of processors; "cpu" and the machine if it has none."""
     if cpuinfo.exists():
-        for line in cpuinfo.read_text().splitlines():
+        for line in cpuinfo.read_text(encoding="utf-8").splitlines():
             name, _, value = line.partition(":")
             if name.strip() == "model name":
                 return value.strip()

@@ -220,10 +220,7 @@ def test_the_tokens_of_a_text_between_context_and_suffix(
         (["--fields=nothing"], "unknown column"),
         (["--method=original"], "unknown method of scoring of objective lm"),
         (["--step=7"], "has checkpoints of the steps"),
-        (  # before anything is scored, or the run is opened
-            ["--workdir={0}/none", "--task=sentences", "--data={0}/one.jsonl"],
-            "all texts have the label 1",
-        ),
+        (["--task=sentences", "--data={0}/one.jsonl"], "all texts have the label 1"),
         (["--workdir={0}/other"], "objective sequence_classification gives"),
         (["--config.model.width=8"], "model.width cannot be changed"),
     ],
