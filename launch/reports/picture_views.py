@@ -58,6 +58,8 @@ def panel(
       guesses: `picture_guesses.Guesses` of the row.
       nearest: captions nearest to the picture.
     """
+    from research.data.store.pictures import file_names
+
     store, notes, replaced = objective.store, [], False
     if "match_label" in batch:
         label = int(batch["match_label"][row])
@@ -78,8 +80,8 @@ def panel(
         for n, each in _plain(objective, number).items()
     ]
     title = f"picture {number} of the caption"
-    if store.files:
-        title += f": {store.files[number]}"
+    if names := file_names(objective.images):
+        title += f": {names[number]}"
     own = Picture(title, store.pixels[number], frames)
     pictures = [own]
     for prefix, marks in (("", marked), ("match_", {})):

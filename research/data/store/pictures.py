@@ -56,7 +56,6 @@ class Store(NamedTuple):
     classes: np.ndarray  # [N, R] int32, index of class_names; -1: none
     class_names: tuple[str, ...]
     num_train: int
-    files: tuple[str, ...] = ()  # [N], the paths of pictures in their source
     distributions: np.ndarray | None = None  # [N, R, C] float32, of C classes; None:
     # every region has one class
     features: np.ndarray | None = None  # [N, R, D] float32 of regions; None: there are
@@ -408,7 +407,6 @@ def _open(folder: Path) -> Store:
             *arrays,
             names,
             meta["num_train"],
-            tuple(meta["files"]),
             distributions,
             features,
             vectors,
@@ -420,6 +418,13 @@ def _open(folder: Path) -> Store:
         raise UserError(
             f"objective.images={folder} is not a folder of palimpsest images ({reason})"
         ) from error
+
+
+@functools.lru_cache(maxsize=1)
+def file_names(images: str) -> list[str]:
+    """[N], the paths of a store's pictures in their source; []: not known."""
+    folder = Path(user_path(images))
+    return _read_meta(folder)["files"] if (folder / META).is_file() else []
 
 
 @functools.cache
