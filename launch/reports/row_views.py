@@ -38,7 +38,7 @@ MAX_POSITIONS = 40
 """Positions of a row whose attention is drawn."""
 PATTERNS = {
     "self": "Each position reads only itself.",
-    "causal": "Each position reads itself and those before it.",
+    "causal": "Each token reads itself and those before it.",
     "full": "Each position reads the whole row.",
     "general": "Which positions a position reads is drawn below.",
 }
