@@ -26,7 +26,7 @@ from experiments.studies import (
     words_apart,
 )
 from research.contract.errors import UserError
-from research.evaluation import statistics as statistics_of_seeds
+from research.evaluation.statistics import estimate
 
 STALE = "docs/objectives.md is stale: make docs"
 
@@ -206,7 +206,7 @@ def test_the_objectives_with_more_flops_are_those_of_their_numbers():
             assert bool(values) == bool(cell), (name, column)
             if values:
                 seen.add((name, column))
-                mean, margin, _ = statistics_of_seeds.estimate(values)
+                mean, margin, _ = estimate(values)
                 digits = {columns[0]: 2, columns[1]: 3}.get(column, 1)
                 value, *error = cell.split(" ± ")
                 assert value == f"{mean:.{digits}f}"
@@ -214,7 +214,7 @@ def test_the_objectives_with_more_flops_are_those_of_their_numbers():
                     assert float(error[0]) == round(margin, digits)
         if name != "LM":
             found = np.subtract(own[columns[2]], of_lm[columns[2]])
-            mean, margin, _ = statistics_of_seeds.estimate(found)
+            mean, margin, _ = estimate(found)
             assert gap.strip("*") == f"{mean:+.1f} ± {margin:.1f}"
     assert len(seen) == 30
 

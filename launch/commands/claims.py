@@ -47,14 +47,15 @@ scale (Holm; see [statistics](statistics.md)). Differences are *better* minus *w
 so that of a perplexity a negative one confirms; *by* is the paper's. *shows N*: with
 its seeds and items, and its guess of how much seeds differ, stated before it is run, a
 plan finds a difference of N in 80 % of cases, as one of all plans of its table. Where ±
-is larger than N, seeds differed more. *Needs N seeds*: so many would decide it if they
-differ as these do. *Two populations*: so many seeds of a row learnt little more than
-token frequencies and the others more, so that no interval covers both (claims whose
-runs are older than this rule stand as not run). Where a plan scores another task than
-the paper, that stands in, and the direction alone is compared. Scales are those of
-[results](results.md): quick has 2 million tokens, smoke 3, cpu 20. Marks say how far
-the paper's number is verified: V2 in two sources or more, V1 in one, V1* in a secondary
-one; R-high and R-mod are recalled, and of the latter a digit may be wrong.
+is larger than N, seeds differed more. *Needs N seeds*: N seeds with the mean and the
+variance of these would decide the claim. *Two populations*: some seeds of a row, whose
+number is given, learnt little more than token frequencies, and the others more; no
+interval describes both (claims whose runs are older than this rule stand as not run).
+If a plan scores another task than the paper, only the direction of the difference is
+compared. Runs read 2 million tokens at quick, 3 million at smoke and 20 million at cpu
+([results](results.md)). Marks say how far the paper's number is verified: V2 in two
+sources or more, V1 in one, V1* in a secondary one; R-high and R-mod are recalled, and a
+digit of R-mod may be wrong.
 """
 
 
@@ -190,7 +191,7 @@ def default_table(claim: Claim) -> str:
 def _origin(both: list[Cell]) -> dict[str, Any]:
     """The trials, data, test data (if any), commits and devices of two cells.
 
-    Commits and devices are those of the cells' trials and of their pretrainings.
+    Commits and devices include those of the pretrainings.
 
     Raises:
       UserError: a pretraining has no result.

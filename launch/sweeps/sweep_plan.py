@@ -75,7 +75,7 @@ def make_plan(
         trial that starts from another one keeps that one's network.
       tasks: the tasks of --tasks, for a sweep that fine-tunes on them.
       first_seed: added to every seed, for a repeat with other seeds.
-      seeds: only the first so many pretraining seeds of each row.
+      seeds: how many pretraining seeds of each row are kept, the lowest; None: all.
 
     Raises:
       UserError: the file, the scale or a config is wrong, or a shared key is set by

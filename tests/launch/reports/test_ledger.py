@@ -498,6 +498,11 @@ def test_every_claim_with_a_plan_says_how_to_run_it_again():
             if (result := of_repeat(claim, scale))
         ]
         assert len(sweeps) == len(claim.plans) + len(again)
+        for scale in claim.plans:
+            if result := ledger.read_result(claim, scale, published.FOLDER):
+                own = f"--scale={scale} --workdir=runs/"
+                (of_scale,) = (s for s in sweeps if own in s and "first_seed" not in s)
+                assert of_scale.endswith(f" --seeds={len(result.seeds)}")
         assert [seeds for seeds in again if seeds not in "".join(sweeps)] == []
         for line in lines:
             if file := re.search(r"experiments/sweeps/\w+\.py", line):

@@ -67,7 +67,7 @@ def test_a_repeat_has_later_seeds_and_is_otherwise_the_same(sweep_file):
 
 
 def test_the_first_seeds_of_each_row(sweep_file):
-    """Of a row with other seeds, too, and with the fine-tunings of these seeds."""
+    """Rows may have other seeds; a fine-tuning has the seed of its pretraining."""
     Path(sweep_file).write_text(
         "def sweep(scale):\n"
         "  for row, seeds in (('a', (0, 1, 2)), ('choice', (10,))):\n"
