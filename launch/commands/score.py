@@ -59,14 +59,15 @@ def run(args: argparse.Namespace) -> int:
     if args.pictures:
         readers = " or ".join(PICTURE_TASKS)
         raise UserError(f"--pictures is read only by --task={readers}; leave it out")
-    if not exists(workdir / "sweep.json"):
+    is_sweep = exists(workdir / "sweep.json")
+    if not is_sweep:
         check_method(run_config(workdir, args.overrides).objective, args.method)
     items, files_hash = read_items(args.task, args.data, fields, args.label)
     groups = tuple(filter(None, args.groups.split(",")))
     if groups or args.limit:
         items = chosen_items(items, groups, args.limit)
     check_labels(args.task, items)
-    if exists(workdir / "sweep.json"):
+    if is_sweep:
         return _score_sweep(workdir, items, files_hash, args)
     _score_run(workdir, items, files_hash, args)
     return DONE

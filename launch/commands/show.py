@@ -92,7 +92,7 @@ def _show(args: argparse.Namespace, overrides: dict[str, str]) -> None:
         config = run_config(epath.Path(args.workdir), overrides)
     else:
         config = load_config(args.config, overrides)
-        if not getattr(config.objective, "images", "none read"):
+        if hasattr(config.objective, "images") and not config.objective.images:
             raise UserError(
                 f"objective {config.objective.name} reads pictures: give --pictures=P "
                 "and --data=T, a table of their captions"

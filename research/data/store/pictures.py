@@ -319,18 +319,10 @@ def _write_distributions(
     array.flush()
 
 
-def check_captions(file: Path, images: str) -> None:
-    """Checks that captions beside the pictures of a store are of those in `images`.
-
-    Raises:
-      UserError: they have numbers of other pictures.
-    """
-    own = stored_key(file.parent)
-    if own and images != RANDOM and own != stored_key(Path(user_path(images))):
-        raise UserError(
-            f"{file} has numbers of the pictures in {file.parent}, but "
-            f"objective.images={images}; name captions and pictures of one folder"
-        )
+def has_other_pictures(captions: Path, images: str) -> bool:
+    """Whether captions lie beside the pictures of another store than `images`."""
+    own = stored_key(captions.parent)
+    return bool(own) and own != stored_key(Path(user_path(images)))
 
 
 def stored_key(folder: Path) -> str:
@@ -360,6 +352,7 @@ def images_of_run(workdir: epath.Path, images: str) -> str:
     return str(shapes) if exists(shapes) else images
 
 
+@functools.lru_cache(maxsize=4)
 def _without_pictures(path: str) -> Store:
     """A store of no picture, with the shapes and classes of a run's."""
     found = read_json(path, "train the run again", {"classes": list, "shapes": dict})

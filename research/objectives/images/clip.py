@@ -3,15 +3,12 @@
 # B batch (of all devices), L length, R patches of an image, J width of the vectors
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from etils import epath
 
 from research import networks, objectives
 from research.contract.batch import (
@@ -29,6 +26,7 @@ from research.data.rows import TextSpec
 from research.data.store import pictures
 from research.objectives.images import pixels, readers
 from research.objectives.images.readers import patches
+from research.objectives.images.stored_pictures import StoredPictures
 from research.objectives.layout import input_format
 from research.objectives.layout.mean_state import mean_state
 from research.objectives.layout.specials import Specials
@@ -42,7 +40,7 @@ NO_VECTORS = (
 
 
 @dataclass(frozen=True)
-class Objective(objectives.Objective):
+class Objective(StoredPictures, objectives.Objective):
     """Reads a caption between bos and eos, and its picture: a class token, patches.
 
     The states at eos and at the class token, each after a linear layer, are the vectors
@@ -86,17 +84,6 @@ class Objective(objectives.Objective):
     @property
     def vector_pool(self) -> str:
         return self.pool
-
-    @property
-    def store(self) -> pictures.Store:
-        return pictures.open_store(self.images)
-
-    def check_files(self, files: Iterable[Path]) -> None:
-        for file in files:
-            pictures.check_captions(file, self.images)
-
-    def save_to(self, workdir: epath.Path) -> None:
-        pictures.write_shapes(self.store, workdir / pictures.SHAPES)
 
     @property
     def reader(self) -> readers.Reader:

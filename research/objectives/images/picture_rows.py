@@ -3,15 +3,12 @@
 # B batch, L tokens of the text, R regions, N = 1 + R, F values of a region's pixels
 
 import functools
-from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from etils import epath
 
 from research import networks, objectives
 from research.contract.batch import (
@@ -30,6 +27,7 @@ from research.data.rows import TextSpec
 from research.data.store import pictures
 from research.objectives.images import readers
 from research.objectives.images import regions as image_regions
+from research.objectives.images.stored_pictures import StoredPictures
 from research.objectives.layout import input_format
 from research.objectives.layout.specials import Specials
 
@@ -39,7 +37,7 @@ POOLERS = ("pool_text", "pool_image")
 
 @dataclass(frozen=True)
 @keys_of_parts(readers.FOLDER, "regions")
-class PictureRows(objectives.Objective):
+class PictureRows(StoredPictures, objectives.Objective):
     """The base of objectives that read a picture after its text.
 
     A row is bos, the text, eos, and a picture: the whole, then its regions.
@@ -59,17 +57,6 @@ class PictureRows(objectives.Objective):
     pattern = "general"  # padding of the text is between it and the image
     min_length = 3
     asks_match = False  # True if it has `match_values`
-
-    @property
-    def store(self) -> pictures.Store:
-        return pictures.open_store(self.images)
-
-    def check_files(self, files: Iterable[Path]) -> None:
-        for file in files:
-            pictures.check_captions(file, self.images)
-
-    def save_to(self, workdir: epath.Path) -> None:
-        pictures.write_shapes(self.store, workdir / pictures.SHAPES)
 
     @functools.cached_property
     def reader(self) -> readers.Reader:

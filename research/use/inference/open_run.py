@@ -91,10 +91,7 @@ def open_run(
     checkpoint, facts = run_checkpoint(workdir, step)
     vocabulary = run_vocabulary(workdir, config["data"])
     data = make_section(DataOptions, config["data"], "data.")
-    changed = {"images": images} if images else own_images(workdir, config)
-    if images and "captions" in config["objective"]:
-        changed["captions"] = "tokens"  # other captions have no stored vectors
-    objective = objectives.make_objective(**config["objective"] | changed)
+    objective = run_objective(workdir, config, images)
     model = networks.from_config({**config["model"], **computation})
     params = load_on_host(checkpoint, "params", keep_int8=True)["params"]
     labels = facts.get("text_labels") or facts.get("labels")
@@ -115,10 +112,21 @@ def open_run(
     )
 
 
-def own_images(workdir: epath.Path, config: Mapping[str, Any]) -> dict[str, str]:
-    """The field of a run's objective that names its pictures; {}: it reads none."""
-    images = config["objective"].get("images", "")
-    return {"images": images_of_run(workdir, images)} if images else {}
+def run_objective(
+    workdir: epath.Path, config: Mapping[str, Any], images: str = ""
+) -> objectives.Objective:
+    """The objective of a run, which need not have the pictures of its training.
+
+    Args:
+      config: the content of its config.json.
+      images: as in `open_run`.
+    """
+    fields = dict(config["objective"])
+    if images and "captions" in fields:
+        fields["captions"] = "tokens"  # other captions have no stored vectors
+    if "images" in fields:
+        fields["images"] = images or images_of_run(workdir, fields["images"])
+    return objectives.make_objective(**fields)
 
 
 def _labels_by_kind(objective: Any) -> tuple[str, ...]:

@@ -8,15 +8,14 @@ from typing import Any
 
 from etils import epath
 
-from research import objectives
 from research.config.identity import read_run_config
 from research.contract.errors import UserError
 from research.data.read.picture_sources import open_source
 from research.data.read.pictures import Row
-from research.data.store.pictures import open_store, stored_key, write_rows
+from research.data.store.pictures import has_other_pictures, open_store, write_rows
 from research.files.paths import user_path
 from research.use.inference.language_model import LanguageModel
-from research.use.inference.open_run import open_run, own_images
+from research.use.inference.open_run import open_run, run_objective
 from research.use.inference.picture_vectors import picture_size, run_store
 
 
@@ -43,11 +42,9 @@ def open_with_pictures(
 
 
 def objective_of(workdir: str | epath.Path) -> Any:
-    """The objective of a run, which need not have the pictures of its training."""
+    """As `run_objective`, of a workdir."""
     folder = epath.Path(user_path(workdir))
-    config = read_run_config(folder)
-    fields = config["objective"] | own_images(folder, config)
-    return objectives.make_objective(**fields)
+    return run_objective(folder, read_run_config(folder))
 
 
 def write_own(folder: Path, source: Path, rows: list[Row], objective: Any) -> Path:
@@ -68,8 +65,7 @@ def pictures_beside(captions: Path, workdir: str | epath.Path) -> str:
       UserError: these have another size than the run's.
     """
     objective, folder = objective_of(workdir), str(captions.parent)
-    own = stored_key(captions.parent)
-    if not own or own == stored_key(Path(user_path(getattr(objective, "images", "")))):
+    if not has_other_pictures(captions, getattr(objective, "images", "")):
         return ""
     size, found = picture_size(objective), open_store(folder).pixels.shape[2:0:-1]
     if size != found:

@@ -229,6 +229,30 @@ def test_a_run_is_used_without_the_pictures_of_its_training(folder, tmp_path, ca
     assert found[0] == found[1] and "nearest captions" in found[0]
 
 
+def test_a_mistake_is_told_before_files_are_read(folder, tmp_path, capsys):
+    table = [f"--pictures={folder / 'p'}", f"--data={folder / 'table.tsv'}"]
+    clip = f"--workdir={folder / 'clip'}"
+    made = [f"--captions={folder / 'table.tsv'}", f"--to={tmp_path}", "--held-out=0"]
+    own = "--config.data.valid=" + str(folder / "table.tsv")
+    mistakes = {
+        "objective clip gives texts no score": (
+            score,
+            [clip, table[1], "--task=blimp"],
+        ),
+        "objective image_text predicts no labels": (
+            predict,
+            [f"--workdir={folder / 'vilbert'}", *table],
+        ),
+        "give --pictures=P and --data=T": (show, ["--config=experiments/clip.py:tiny"]),
+        "above 0 and at most 1": (images, [table[0], *made]),
+        "palimpsest images writes such files": (evaluate, [clip, own]),
+    }
+    for words, (command, flags) in mistakes.items():
+        assert run(command, *flags) == MISTAKE
+        error = capsys.readouterr().err
+        assert words in error and error.count("error: ") == 1, error
+
+
 def test_a_caption_of_two_pictures_is_right_for_both():
     vectors = np.eye(2)
     model = SimpleNamespace(
